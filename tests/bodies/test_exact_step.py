@@ -23,12 +23,12 @@ RATES = st.one_of(st.just(0.0), st.floats(1e-9, 1e3))
 
 
 @given(RATES, RATES, st.floats(1e-4, 1.0))
-def test_they_are_the_integrals_they_are_named_for(one: float, other: float, time: float) -> None:
-    # Pieces of the length of the fastest change, so that quadrature sees it.
-    pieces = np.unique(np.clip(np.append(np.arange(0, 40) / (max(one, other) + 1e-9), time), 0, time))
+def test_closed_forms_equal_numerical_integrals(one: float, other: float, time: float) -> None:
+    # Intervals as short as the fastest change, which quadrature must resolve.
+    bounds = np.unique(np.clip(np.append(np.arange(0, 40) / (max(one, other) + 1e-9), time), 0, time))
 
     def integral(function: object) -> float:
-        return sum(quad(function, *ends, epsabs=0, epsrel=1e-12)[0] for ends in pairwise(pieces))
+        return sum(quad(function, *ends, epsabs=0, epsrel=1e-12)[0] for ends in pairwise(bounds))
 
     assert integrate_decay(one, time) == pytest.approx(integral(lambda s: math.exp(-one * s)), rel=1e-10)
     both = integral(lambda s: math.exp(-one * (time - s)) * math.exp(-other * s))
@@ -39,13 +39,13 @@ def test_they_are_the_integrals_they_are_named_for(one: float, other: float, tim
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e-300, 1e-12, 1e-6, 1e-3])
-def test_slow_rates_come_near_the_double_integrator_without_losing_digits(rate: float) -> None:
+def test_slow_rates_approach_the_double_integrator(rate: float) -> None:
     held = compute_step_factors(rate, 0.0, 0.01)
     assert held.velocity_gain == pytest.approx(0.01 * (1 - 0.005 * rate), rel=1e-9)
     assert held.position_gain == pytest.approx(0.01**2 / 2 * (1 - 0.01 * rate / 3), rel=1e-9)
 
 
-def test_the_two_ways_to_integrate_agree_where_one_takes_over_from_the_other() -> None:
+def test_closed_form_and_quadrature_agree_at_their_boundary() -> None:
     below, above = (
         integrate_travel(3.0, QUADRATURE_LIMIT * (1 - 1e-14), 1.0),
         integrate_travel(3.0, QUADRATURE_LIMIT * (1 + 1e-14), 1.0),
@@ -59,7 +59,7 @@ def test_the_two_ways_to_integrate_agree_where_one_takes_over_from_the_other() -
 
 
 @pytest.mark.parametrize("lag", [5e-324, 1e-300, 1e-12])
-def test_actuators_that_lag_by_nothing_obey_at_once(lag: float) -> None:
+def test_zero_lag_is_the_limit_of_small_lags(lag: float) -> None:
     held = compute_step_factors(0.5, lag, 0.01)
     assert held.actuator_decay == 0.0
     assert max(held.velocity_lag_gain, held.position_lag_gain) < 1e-11

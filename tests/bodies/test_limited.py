@@ -39,7 +39,7 @@ def moved(
 
 
 @given(flocks(max_agents=8), bodies(), st.floats(1e-3, 0.5), st.floats(1e-2, 100.0), st.integers(0, 10**9))
-def test_it_moves_every_agent_as_its_slow_twin_does(
+def test_kernel_equals_the_reference_implementation(
     flock: Flock, body: DoubleIntegrator, time_step: float, size: float, step: int
 ) -> None:
     assert isinstance(body, StatefulBody)
@@ -56,9 +56,7 @@ def test_it_moves_every_agent_as_its_slow_twin_does(
 
 
 @given(flocks(), bodies(), st.floats(1e-3, 0.5), st.sampled_from([1.0, 1e3, 1e150, 1e300]))
-def test_no_command_however_large_makes_it_exceed_its_limits(
-    flock: Flock, body: DoubleIntegrator, time_step: float, size: float
-) -> None:
+def test_limits_hold_for_any_command(flock: Flock, body: DoubleIntegrator, time_step: float, size: float) -> None:
     commands = size * np.random.default_rng(1).uniform(-1, 1, flock.shape)
     positions, velocities, state = moved(body, flock, commands, time_step)
     follower = flock.roles == Role.FOLLOWER
@@ -73,7 +71,7 @@ def test_no_command_however_large_makes_it_exceed_its_limits(
 
 
 @given(flocks(), st.floats(1e-4, 0.5))
-def test_limits_that_nobody_reaches_change_no_bit(flock: Flock, time_step: float) -> None:
+def test_unreached_limits_change_no_bit(flock: Flock, time_step: float) -> None:
     commands = np.random.default_rng(0).normal(size=flock.shape)
     ideal = moved(DoubleIntegrator(), flock, commands, time_step)
     limited = moved(DoubleIntegrator(max_acceleration=1e6, max_speed=1e6), flock, commands, time_step)
@@ -93,7 +91,7 @@ def after_a_second(body: DoubleIntegrator, parts: int) -> Any:
 
 @pytest.mark.parametrize("lag", [0.0, 1e-3, 0.1, 0.5, 20.0])
 @pytest.mark.parametrize("drag", [0.0, 1e-8, 0.3, 2.0, 10.0])
-def test_one_step_under_a_held_command_is_as_exact_as_many_and_as_a_fine_integration(drag: float, lag: float) -> None:
+def test_step_under_a_constant_command_is_exact(drag: float, lag: float) -> None:
     body = DoubleIntegrator(drag=drag, lag=lag)
     exact = after_a_second(body, 1)
     np.testing.assert_allclose(after_a_second(body, 1000), exact, rtol=1e-11)
@@ -109,7 +107,7 @@ def test_one_step_under_a_held_command_is_as_exact_as_many_and_as_a_fine_integra
     assert errors[1] < 0.55 * errors[0]
 
 
-def test_gusts_have_the_standard_deviation_and_are_new_at_every_step_for_every_agent_flock_and_seed() -> None:
+def test_gusts_are_independent_with_the_standard_deviation() -> None:
     flock = Flock(np.zeros((2, 20_000, 3)), np.zeros((2, 20_000, 3)))
 
     def gusts(seed: int, step: int) -> Any:
@@ -125,7 +123,7 @@ def test_gusts_have_the_standard_deviation_and_are_new_at_every_step_for_every_a
 
 
 @pytest.mark.parametrize("flocks", [1, 40])
-def test_threads_and_the_order_in_memory_change_no_bit(flocks: int) -> None:
+def test_threads_and_memory_order_change_no_bit(flocks: int) -> None:
     rng = np.random.default_rng(0)
     N = 40_000 // flocks
     flock, commands = Flock(rng.normal(size=(flocks, N, 2)), rng.normal(size=(flocks, N, 2))), rng.normal(size=(N, 2))
@@ -155,7 +153,7 @@ def test_flocks_that_ended_keep_their_state() -> None:
     assert state["actuators"][1].all()
 
 
-def test_only_the_ideal_body_is_ideal_and_only_lag_is_remembered() -> None:
+def test_is_ideal_and_init_state() -> None:
     assert DoubleIntegrator(seed=7).is_ideal
     flock = ef.random_disk(agents=5)
     for field, value in {"max_acceleration": 1e9, "max_speed": 1e9, "drag": 1e-9, "lag": 1e-9, "gust": 1e-9}.items():
@@ -164,7 +162,7 @@ def test_only_the_ideal_body_is_ideal_and_only_lag_is_remembered() -> None:
         assert list(body.init_state(flock)) == (["actuators"] if field == "lag" else [])
 
 
-def test_a_body_with_lag_needs_what_it_remembers() -> None:
+def test_advance_with_lag_needs_its_state() -> None:
     arrays = np.zeros((1, 2, 2)), np.zeros((1, 2, 2)), np.zeros((1, 2), np.int8), np.zeros((1, 2, 2))
-    with pytest.raises(ef.InputError, match="advance needs the state that begin made"):
+    with pytest.raises(ef.InputError, match="pass the state that init_state returned"):
         DoubleIntegrator(lag=0.1).advance(*arrays, 0.1, np.array([0]))

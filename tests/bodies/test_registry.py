@@ -24,21 +24,21 @@ def test_the_bodies_of_the_package_have_names() -> None:
     assert ef.make_body("double-integrator") == ef.DoubleIntegrator()
 
 
-def test_options_stand_in_the_name_or_beside_it() -> None:
+def test_options_in_the_name_or_as_arguments() -> None:
     assert ef.make_body("unicycle:max_turn_rate=2", max_speed=1.5) == ef.Unicycle(max_turn_rate=2, max_speed=1.5)
     assert ef.make_body("double-integrator:max_acceleration=none:lag=0.1") == ef.DoubleIntegrator(lag=0.1)
     assert ef.make_body("unicycle:max_speed=2", max_speed=2) == ef.Unicycle(max_speed=2)
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_a_body_of_one_s_own_is_one_decorated_class() -> None:
+def test_custom_body_is_one_decorated_class() -> None:
     assert ef.body("sledge")(Sledge) is Sledge
     assert "sledge" in ef.body_names()
     body = ef.make_body("sledge:friction=0.5")
     run = ef.simulate(ef.random_disk(agents=10), ef.load("tanner"), body=body, duration=0.02)
     assert run.config["body"] == {"kind": "Sledge", "friction": 0.5}
     assert run.velocities[1] == pytest.approx(0.5 * run.velocities[0])
-    with pytest.raises(ef.InputError, match="a body named 'sledge' is registered already"):
+    with pytest.raises(ef.InputError, match="a body named 'sledge' is already registered"):
         ef.body("sledge")(Sledge)
 
 
@@ -46,7 +46,7 @@ def test_a_body_of_one_s_own_is_one_decorated_class() -> None:
     ("name", "options", "text"),
     [
         ("unicicle", {}, r"body must be one of .* got 'unicicle'; did you mean 'unicycle'\?"),
-        (3, {}, "a body must be named; got 3"),
+        (3, {}, "the name of a body must be a string; got 3"),
         ("unicycle:wheels=3", {}, "body 'unicycle' has no option 'wheels'; it has max_turn_rate, max_acceleration, ma"),
         ("unicycle:max_speed=0", {}, "max_speed must be a finite number above 0; got 0"),
         ("unicycle:max_speed=1", {"max_speed": 2}, "option 'max_speed' is given twice, as 1 in .* and as 2"),
@@ -55,14 +55,14 @@ def test_a_body_of_one_s_own_is_one_decorated_class() -> None:
         ("double-integrator:7:8", {}, "options must have the form key=value"),
     ],
 )
-def test_what_makes_no_body_is_refused_in_one_line(name: Any, options: dict[str, Any], text: str) -> None:
+def test_wrong_names_and_options_raise_one_line(name: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ef.InputError, match=f"^{text}") as caught:
         ef.make_body(name, **options)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_what_is_no_body_cannot_be_registered() -> None:
+def test_invalid_bodies_cannot_be_registered() -> None:
     class Melting:
         def advance(self) -> None: ...
 
@@ -76,5 +76,5 @@ def test_what_is_no_body_cannot_be_registered() -> None:
         ef.body("snow")(Melting)
     with pytest.raises(ef.InputError, match="the body 'snow' must have a default for its field 'weight'"):
         ef.body("snow")(Demanding)
-    with pytest.raises(ef.InputError, match="a body's name must be a word without a colon; got 'a:b'"):
+    with pytest.raises(ef.InputError, match="a body's name must be a non-empty string without a colon; got 'a:b'"):
         ef.body("a:b")

@@ -35,7 +35,7 @@ def with_some_at_rest(flock: Flock) -> Flock:
 
 
 @given(PLANE, UNICYCLES, st.floats(1e-3, 0.5), st.floats(0.1, 100.0))
-def test_it_moves_every_agent_as_its_slow_twin_does(flock: Flock, body: Unicycle, dt: float, size: float) -> None:
+def test_kernel_equals_the_reference_implementation(flock: Flock, body: Unicycle, dt: float, size: float) -> None:
     assert isinstance(body, StatefulBody)
     flock = with_some_at_rest(flock)
     commands = size * np.random.default_rng(0).normal(size=flock.shape)
@@ -49,7 +49,7 @@ def test_it_moves_every_agent_as_its_slow_twin_does(flock: Flock, body: Unicycle
 
 
 @given(PLANE, UNICYCLES, st.floats(1e-3, 0.5), st.sampled_from([1.0, 1e3, 1e100, 1e300]))
-def test_it_turns_and_speeds_up_no_faster_than_it_can(flock: Flock, body: Unicycle, dt: float, size: float) -> None:
+def test_turn_rate_acceleration_and_speed_are_limited(flock: Flock, body: Unicycle, dt: float, size: float) -> None:
     flock = with_some_at_rest(flock)
     commands = size * np.random.default_rng(1).uniform(-1, 1, flock.shape)
     before = body.init_state(flock)["heading"]
@@ -65,7 +65,7 @@ def test_it_turns_and_speeds_up_no_faster_than_it_can(flock: Flock, body: Unicyc
         assert np.abs(speeds[1] - speeds[0]).max(initial=0.0) <= body.max_acceleration * dt + 1e-12
     elif body.max_speed is not None:
         assert speeds[1].max(initial=0.0) <= body.max_speed * (1 + 1e-12)
-    # It flies where it points: nobody slides sideways.
+    # Velocities are along headings: no agent slides sideways.
     sideways = velocities[..., 0] * np.sin(after) - velocities[..., 1] * np.cos(after)
     assert (np.abs(sideways[follower]) <= 1e-14 * (1 + speeds[1])).all()
 
@@ -81,7 +81,7 @@ def test_without_limits_it_is_the_double_integrator(flock: Flock, time_step: flo
     np.testing.assert_allclose(found[1], velocities, rtol=1e-13, atol=1e-13)
 
 
-def test_an_agent_turns_around_by_the_shorter_way_and_remembers_where_it_points_when_it_stands() -> None:
+def test_agent_turns_the_shorter_way_and_keeps_its_heading_at_rest() -> None:
     flock = Flock(np.zeros((1, 2, 2)), np.array([[[-1.0, 0.01], [-1.0, -0.01]]]))
     body = Unicycle(max_turn_rate=1.0)
     # To the other side of the negative axis: less than a step's turn away, not most of a circle.
@@ -108,13 +108,13 @@ def test_threads_do_not_change_the_motion() -> None:
     assert found[0] == found[1]
 
 
-def test_it_flies_in_the_plane_only() -> None:
-    with pytest.raises(ef.InputError, match=r"^a unicycle flies in the plane, D = 2; got a flock with D = 3$"):
+def test_three_dimensions_raise() -> None:
+    with pytest.raises(ef.InputError, match=r"^a unicycle needs a flock with D = 2; got D = 3$"):
         ef.simulate(ef.random_disk(agents=10, dimensions=3), ef.load("tanner"), body=Unicycle(), duration=0.1)
 
 
 @pytest.mark.parametrize("name", ["max_turn_rate", "max_acceleration", "max_speed"])
 @pytest.mark.parametrize("wrong", [0, -1.0, float("inf"), float("nan"), "fast", True])
-def test_a_limit_that_is_none_is_refused_in_one_line(name: str, wrong: Any) -> None:
+def test_wrong_limits_raise_one_line(name: str, wrong: Any) -> None:
     with pytest.raises(ef.InputError, match=rf"^{name} must be a finite number above 0; got [^\n]*$"):
         Unicycle(**{name: wrong})

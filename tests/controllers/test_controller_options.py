@@ -21,7 +21,7 @@ def named(name: str) -> dict[str, ControllerOption]:
     return {option.name: option for option in controller_options(name)}
 
 
-def test_options_of_a_dataclass_are_its_fields_those_it_inherits_too() -> None:
+def test_options_of_a_dataclass_are_its_own_and_inherited_fields() -> None:
     @dataclass(frozen=True)
     class Base:
         gain: float = 2.0
@@ -75,7 +75,7 @@ def test_options_of_a_function_or_of_another_class_are_its_arguments_with_defaul
     }
 
 
-def test_annotations_that_cannot_be_made_out_do_not_matter() -> None:
+def test_unresolvable_annotations_are_ignored() -> None:
     @ef.controller("odd")
     def odd(observations: Elsewhere, gain: Elsewhere = 1.0) -> Any:  # type: ignore[name-defined]
         return gain * observations[:, :, 0, 0]
@@ -84,7 +84,7 @@ def test_annotations_that_cannot_be_made_out_do_not_matter() -> None:
     assert (option.name, option.default, option.choices, option.may_be_none) == ("gain", 1.0, (), False)
 
 
-def test_networks_and_names_that_nobody_has_have_none() -> None:
+def test_networks_and_unknown_names_have_no_options() -> None:
     torch = pytest.importorskip("torch")
 
     @ef.controller("net")
@@ -95,14 +95,14 @@ def test_networks_and_names_that_nobody_has_have_none() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(ef.controller_names())))
-def test_every_option_of_every_law_says_what_it_means_and_can_be_left_as_it_is(name: str) -> None:
+def test_every_option_has_a_description_and_a_valid_default(name: str) -> None:
     for option in controller_options(name):
         assert option.help, option.name
         assert option.name not in UNIT_OPTIONS
         ef.load(name, **{option.name: option.default})
 
 
-def test_whoever_misspells_an_option_is_told_which_there_are() -> None:
+def test_misspelled_option_lists_the_options() -> None:
     with pytest.raises(InputError, match=r"'clmap'.*; its options are clamp, clamp_by, potential, "):
         ef.load("tanner-dynamic:clmap=5")
 
@@ -119,11 +119,11 @@ def test_whoever_misspells_an_option_is_told_which_there_are() -> None:
         ("C:/mine.safetensors:comm_radius=5", "C:/mine.safetensors:comm_radius=5", {}),
     ],
 )
-def test_options_of_a_law_are_told_from_its_name(name: str, head: str, options: dict[str, Any]) -> None:
+def test_split_law_options(name: str, head: str, options: dict[str, Any]) -> None:
     assert split_law_options(name) == (head, options)
 
 
-def test_a_law_that_is_loaded_in_two_parts_is_the_same_law() -> None:
+def test_split_name_and_options_load_the_same_law() -> None:
     name, options = split_law_options("reynolds:cohesion=2:comm_radius=3")
     observations = np.random.default_rng(0).normal(size=(1, 5, 1, 3, 2)).astype(np.float32)
     whole, parts = ef.load("reynolds:cohesion=2:comm_radius=3"), ef.load(name, **options)

@@ -21,13 +21,13 @@ from equiflock.controllers.trained import bundled_weights_path
 from equiflock.runtime.checks import InputError
 
 
-def test_the_same_weights_are_the_same_bytes_on_disk(tmp_path: Path) -> None:
+def test_equal_weights_give_equal_files(tmp_path: Path) -> None:
     extra = {"command": "equiflock train", "seed": 1, "note": "one", "more": "two"}
     files = [write_weights(make_network("etdagnn", seed=1), tmp_path / f"{n}.safetensors", extra) for n in range(4)]
     assert len({path.read_bytes() for path in files}) == 1
 
 
-def test_a_registered_module_of_ones_own_is_made_saved_and_loaded_like_ours(tmp_path: Path, own_registry: None) -> None:
+def test_registered_module_is_made_saved_and_loaded(tmp_path: Path, own_registry: None) -> None:
     @ef.controller("mixer")
     class Mixer(torch.nn.Module):
         senses = ef.paper_senses("mean", hops=2)
@@ -49,7 +49,7 @@ def test_a_registered_module_of_ones_own_is_made_saved_and_loaded_like_ours(tmp_
     assert next(ef.flight(ef.random_disk(1, 20), back)).accelerations.shape == (1, 20, 2)
 
 
-def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_own_randomness_alone() -> None:
+def test_equal_seeds_give_equal_weights_and_keep_torchs_random_state() -> None:
     state = torch.random.get_rng_state()
     one, two, other = make_network("etdagnn", seed=1), make_network("etdagnn", seed=1), make_network("etdagnn", seed=2)
     assert (torch.random.get_rng_state() == state).all()
@@ -59,7 +59,7 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_own_randomness_a
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_weights_come_back_from_disk_bit_by_bit(name: str, tmp_path: Path) -> None:
+def test_weights_round_trip_through_disk(name: str, tmp_path: Path) -> None:
     options = {"hops": 2} if name == "etdagnn" else {"hops": 2, "dimensions": 3}
     network: Any = make_network(name, seed=3, **options)
     path = network.save(tmp_path / "mine.safetensors", {"command": "equiflock train"})
@@ -72,7 +72,7 @@ def test_weights_come_back_from_disk_bit_by_bit(name: str, tmp_path: Path) -> No
     assert [p.name for p in tmp_path.iterdir()] == ["mine.safetensors"]
 
 
-def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
+def test_damaged_or_foreign_files_raise(tmp_path: Path) -> None:
     path = ETDAGNN().save(tmp_path / "good.safetensors")
     weights = load_file(path)
     meta = {"network": "etdagnn", "options": {"hops": 3}}
@@ -94,7 +94,7 @@ def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
         "options": (written(weights, meta | {"options": "["}), "the metadata of .* is damaged"),
         "misfit": (written(weights, meta | {"options": {"hops": 5}}), "do not fit etdagnn with {'hops': 5}"),
         "other": (written(collect_tensors(TDAGNN()), meta), "do not fit etdagnn"),
-        "nan": (written({name: tensor * np.nan for name, tensor in weights.items()}, meta), "are not finite"),
+        "nan": (written({name: tensor * np.nan for name, tensor in weights.items()}, meta), "must be finite"),
     }
     for name, (content, text) in cases.items():
         case = tmp_path / f"{name}.safetensors"
@@ -104,7 +104,7 @@ def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
             ef.load(case)
 
 
-def test_an_unknown_network_brings_a_suggestion() -> None:
+def test_unknown_network_gives_a_suggestion() -> None:
     with pytest.raises(InputError, match="did you mean 'etdagnn'"):
         make_network("etdagn")
 
@@ -122,7 +122,7 @@ class Mixer(torch.nn.Module):
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_a_module_of_one_s_own_is_saved_and_comes_back(tmp_path: Path) -> None:
+def test_custom_module_is_saved_and_loaded(tmp_path: Path) -> None:
     own = ef.controller("mixer")(type("Own", (Mixer,), {}))
     network = own(hidden=5)
     path = ef.save(network, tmp_path / "mine.safetensors")
@@ -135,25 +135,25 @@ def test_a_module_of_one_s_own_is_saved_and_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+def test_networks_that_load_could_not_find_are_not_saved(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
-    with pytest.raises(InputError, match="Mixer is not registered, so it could not be loaded"):
+    with pytest.raises(InputError, match="Mixer is not registered, so load would not find it"):
         ef.save(Mixer(5), path)
     own = ef.controller("mixer")(type("Own", (Mixer,), {}))
     network = own(hidden=5)
     network.options = {"hidden": 6}
-    with pytest.raises(InputError, match="is another network"):
+    with pytest.raises(InputError, match="differs from this network"):
         ef.save(network, path)
-    with pytest.raises(InputError, match="only a network has weights to save; got"):
+    with pytest.raises(InputError, match="save needs a network; got"):
         ef.save(ef.load("tanner"), path)
     with pytest.raises(InputError, match=r"must end in .safetensors; got 'mine.pt'"):
         ef.save(ef.load("etdagnn"), tmp_path / "mine.pt")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_network_of_the_same_shapes_that_does_something_else_is_not_saved(tmp_path: Path) -> None:
+def test_networks_with_incomplete_options_are_not_saved(tmp_path: Path) -> None:
     for odd in (describe_tdagnn(second_tanh=False), describe_tdagnn("tdagnn-tf")):
-        with pytest.raises(InputError, match="is another network"):
+        with pytest.raises(InputError, match="differs from this network"):
             ef.save(TDAGNN(odd), tmp_path / "odd.safetensors")
     learning = TDAGNN().train()
     ef.save(learning, tmp_path / "mine.safetensors")
@@ -161,10 +161,10 @@ def test_a_network_of_the_same_shapes_that_does_something_else_is_not_saved(tmp_
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_a_network_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
+def test_save_errors_state_the_reason(tmp_path: Path) -> None:
     own = ef.controller("mixer")(type("Own", (Mixer,), {}))
     path = tmp_path / "mine.safetensors"
-    with pytest.raises(InputError, match="Other is not registered, only the class that it is made of"):
+    with pytest.raises(InputError, match="Other is not registered, only its base class"):
         ef.save(type("Other", (own,), {})(5), path)
     with pytest.raises(
         InputError, match=r"observations are float32, but layers\.0\.weight is float64: call \.float\(\)"
@@ -173,14 +173,14 @@ def test_a_network_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
     broken = own(5)
     with torch.no_grad():
         broken.layers[0].weight.fill_(torch.nan)
-    with pytest.raises(InputError, match="the weights are not finite"):
+    with pytest.raises(InputError, match="the weights must be finite"):
         ef.save(broken, path)
     with pytest.raises(InputError, match="observations are float32"):
         ef.simulate(ef.random_disk(1, 10), own(5).double())
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_weights_that_do_not_fit_the_channels_are_told_in_one_line(tmp_path: Path) -> None:
+def test_wrong_channels_raise_one_line(tmp_path: Path) -> None:
     @ef.controller("narrow")
     class Narrow(torch.nn.Module):
         senses = ef.Senses((("velocity", "mean"),), hops=1)
@@ -203,7 +203,7 @@ def test_weights_that_do_not_fit_the_channels_are_told_in_one_line(tmp_path: Pat
         assert "\n" not in str(caught.value)
 
 
-def test_numbers_of_the_technique_travel_with_the_weights(tmp_path: Path) -> None:
+def test_orbit_parameters_are_saved_with_the_weights(tmp_path: Path) -> None:
     network: Any = make_network("etdagnn", seed=1)
     plain = ef.save(network, tmp_path / "plain.safetensors")
     assert ef.load(plain).orbit is None  # type: ignore[union-attr]
@@ -221,7 +221,7 @@ def test_numbers_of_the_technique_travel_with_the_weights(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_weights_written_without_torch_are_the_same_bytes(name: str, tmp_path: Path) -> None:
+def test_weights_written_without_torch_give_equal_files(name: str, tmp_path: Path) -> None:
     bundled = bundled_weights_path(name)
     tensors, _ = read_tensors(bundled, "equiflock weights 1")
     by_torch, by_numpy = tmp_path / "torch.safetensors", tmp_path / "numpy.safetensors"
@@ -236,5 +236,5 @@ def test_a_network_of_the_package_is_loaded_compiled_and_anything_else_has_no_mo
     assert repr(ef.load("starling")) == "CompiledNetwork(starling, 1312 weights)"
     with pytest.raises(InputError, match="tanner has no torch module: expected a network, such as tdagnn"):
         ef.load_module("tanner")
-    with pytest.raises(InputError, match="leave out comm_radius and time_scale"):
+    with pytest.raises(InputError, match="omit comm_radius and time_scale"):
         ef.load_module("etdagnn", comm_radius=2.0)

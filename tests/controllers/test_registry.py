@@ -44,24 +44,24 @@ def test_a_class_becomes_a_controller_with_options() -> None:
         ef.load("still", pull=1.0)
 
 
-def test_unknown_names_bring_a_suggestion() -> None:
+def test_unknown_names_give_a_suggestion() -> None:
     with pytest.raises(InputError, match="got 'taner'; did you mean 'tanner'"):
         ef.load("taner")
 
 
-def test_a_name_is_taken_once() -> None:
-    with pytest.raises(InputError, match="'tanner' is registered already"):
+def test_a_name_cannot_be_registered_twice() -> None:
+    with pytest.raises(InputError, match="'tanner' is already registered"):
         ef.controller("tanner")(lambda observations: observations[:, :, 0, 0])
 
 
-def test_what_a_controller_hears_is_checked_when_it_is_registered() -> None:
-    with pytest.raises(InputError, match="senses must be such as"):
+def test_senses_are_checked_at_registration() -> None:
+    with pytest.raises(InputError, match="senses must be Senses"):
         ef.controller("deaf", senses=3)  # type: ignore[call-overload]
-    with pytest.raises(InputError, match="the class Deaf must declare senses and privileged itself"):
+    with pytest.raises(InputError, match="the class Deaf must declare senses and privileged in its body"):
         ef.controller("deaf", senses=ef.paper_senses())(type("Deaf", (), {}))
 
 
-def test_a_bare_decorator_takes_the_function_s_own_name() -> None:
+def test_bare_decorator_uses_the_functions_name() -> None:
     @ef.controller
     def coast(observations: Any) -> Any:
         return 0.0 * observations[:, :, 0, 0]
@@ -71,8 +71,8 @@ def test_a_bare_decorator_takes_the_function_s_own_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a:b", "mine.safetensors", 3, None])
-def test_a_name_that_could_not_be_loaded_is_refused(name: Any) -> None:
-    with pytest.raises(InputError, match="name must be a word without a colon"):
+def test_names_that_load_could_not_parse_raise(name: Any) -> None:
+    with pytest.raises(InputError, match="name must have no colon"):
         ef.controller(name)
 
 
@@ -99,12 +99,12 @@ def test_options_may_be_part_of_a_name() -> None:
 
 
 @pytest.mark.parametrize("name", [None, 3, ["tanner"]])
-def test_what_is_no_name_is_refused(name: Any) -> None:
-    with pytest.raises(InputError, match="a controller must be a name or the path of a file of weights; got"):
+def test_load_raises_for_non_names(name: Any) -> None:
+    with pytest.raises(InputError, match="a controller must be a name or the path of a weights file; got"):
         ef.load(name)
 
 
-def test_an_option_may_be_called_like_what_a_law_declares() -> None:
+def test_option_can_have_the_name_of_a_declaration() -> None:
     @ef.controller("odd")
     def odd(observations: Any, hops: int = 1) -> Any:
         return np.full(observations[:, :, 0, 0].shape, float(hops))
@@ -112,7 +112,7 @@ def test_an_option_may_be_called_like_what_a_law_declares() -> None:
     assert (next(ef.flight(ef.random_disk(1, 10), ef.load("odd:hops=4"))).accelerations == 4.0).all()
 
 
-def test_controllers_of_the_package_are_told_from_others() -> None:
+def test_is_bundled_distinguishes_controllers_of_the_package() -> None:
     ef.controller("mine")(lambda observations: observations[:, :, 0, 0])
     assert all(map(is_bundled, ("tanner", "tanner:clamp=5", "etdagnn", "etdagnn:3")))
     assert not any(map(is_bundled, ("mine", "mine.safetensors", "nobody")))

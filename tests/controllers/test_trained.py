@@ -31,14 +31,14 @@ from equiflock.runtime.checks import InputError
 from equiflock.viewer.viewer_config import ViewerConfig
 
 
-def test_there_are_five_seeds_of_each_of_the_papers_networks() -> None:
+def test_each_paper_network_has_five_seeds() -> None:
     assert tuple(NETWORKS) == PAPER_NETWORKS
     assert list(PAPER_SEEDS) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("seed", PAPER_SEEDS)
 @pytest.mark.parametrize("name", PAPER_NETWORKS)
-def test_a_file_was_made_by_the_default_recipe_and_loads(name: str, seed: int) -> None:
+def test_weights_load_and_store_the_default_recipe(name: str, seed: int) -> None:
     _, metadata = read_tensors(bundled_weights_path(name, seed), FORMAT)
     recipe = ef.DAgger.from_settings(metadata["recipe"], "metadata")
     assert recipe == ef.DAgger(controller=name, seed=seed)
@@ -50,7 +50,7 @@ def test_a_file_was_made_by_the_default_recipe_and_loads(name: str, seed: int) -
 
 
 @pytest.mark.parametrize("name", PAPER_NETWORKS)
-def test_the_last_rows_of_its_table_are_what_the_weights_do(name: str) -> None:
+def test_last_rows_of_the_table_match_the_weights(name: str) -> None:
     with bundled_validation_path(name, seed=1).open() as file:
         rows = [row for row in csv.DictReader(file) if row["epoch"] == "400"]
     assert len(rows) == 50
@@ -61,7 +61,7 @@ def test_the_last_rows_of_its_table_are_what_the_weights_do(name: str) -> None:
         assert np.median(values) == pytest.approx(written, rel=0.05)
 
 
-def test_a_further_training_is_known_by_its_name_once_its_files_are_there_and_is_none_of_the_papers(
+def test_additional_training_is_known_by_name_if_its_files_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in PAPER_SEEDS:
@@ -85,19 +85,19 @@ def test_a_further_training_is_known_by_its_name_once_its_files_are_there_and_is
     assert "etdagnn-robust:4" in ViewerConfig().controllers
     assert "etdagnn-robust" in ViewerConfig().to_dict()["trained"]
     assert "etdagnn-robust" not in ViewerConfig().to_dict()["laws"]
-    # It is judged like any other, but nobody is judged beside it unless asked.
+    # It is evaluated like any other, but compared with others only on request.
     start = ef.random_disk(1, 10)
     assert list_baselines("etdagnn-robust", start) == ("tanner", *PAPER_NETWORKS)
     assert "etdagnn-robust" not in list_baselines("etdagnn", start)
     jobs = build_evaluation_jobs("etdagnn-robust", "flocking", {}, 0.01, 0.1, ())
     assert [(job.controller, job.seed) for job in jobs] == [("etdagnn-robust", 0)]
-    with pytest.raises(InputError, match="etdagnn-robust is the name of trained weights: train the network itself"):
+    with pytest.raises(InputError, match="etdagnn-robust names trained weights: name the network to train"):
         ef.train(ef.DAgger(controller="etdagnn-robust"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["etdagnn", "tdagnn"])
-def test_segregation_is_learned_from_the_law_of_that_name(network: str) -> None:
+def test_segregation_weights_segregate_flocks(network: str) -> None:
     """The paper says that TDAGNN learns it: hearing those within R alone, at least 70% of flocks segregate."""
     name = f"{network}-segregation"
     _, metadata = read_tensors(bundled_weights_path(name), FORMAT)
@@ -115,7 +115,7 @@ def test_segregation_is_learned_from_the_law_of_that_name(network: str) -> None:
     run = ef.simulate(scenario.draw(), controller, duration=10.0, ending=scenario.ending(), keep_every=None)
     assert np.mean([outcome in scenario.success_outcomes for outcome in run.outcome]) >= 0.7
     assert bundled_seeds(name) == (0,)
-    with pytest.raises(InputError, match=f"weights of {name} come for seed 0 only; got 1"):
+    with pytest.raises(InputError, match=f"seed of the bundled {name} must be 0; got 1"):
         ef.load(name, seed=1)
 
 
@@ -134,7 +134,7 @@ def test_starling_was_trained_and_then_tuned(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_starling_agrees_better_than_the_papers_networks_and_passes_obstacles() -> None:
+def test_starling_aligns_better_than_the_paper_networks_and_passes_obstacles() -> None:
     start = ef.random_disk(8, 200, seed=0, split="test")
     left = {
         name: ef.metrics.velocity_variance(ef.simulate(start, ef.load(name)).flock())
@@ -147,7 +147,7 @@ def test_starling_agrees_better_than_the_papers_networks_and_passes_obstacles() 
     assert np.mean([outcome in course.success_outcomes for outcome in run.outcome]) >= 0.7
 
 
-def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() -> None:
+def test_default_seed_is_0_and_missing_seeds_raise() -> None:
     one: Any = ef.load_module("etdagnn")
     two: Any = ef.load_module("etdagnn", seed=0)
     assert all((a == b).all() for a, b in zip(one.parameters(), two.parameters(), strict=True))
@@ -155,7 +155,7 @@ def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() 
     also_three: Any = ef.load_module("etdagnn:3")
     assert all((a == b).all() for a, b in zip(three.parameters(), also_three.parameters(), strict=True))
     assert any((a != b).any() for a, b in zip(one.parameters(), three.parameters(), strict=True))
-    with pytest.raises(InputError, match="weights of etdagnn come for seeds 0 to 4; got 5"):
+    with pytest.raises(InputError, match="seed of the bundled etdagnn must be 0 to 4; got 5"):
         ef.load("etdagnn", seed=5)
     with pytest.raises(InputError, match="seed must be a whole number"):
         ef.load("etdagnn", seed=True)
@@ -172,6 +172,6 @@ def test_etdagnn_flies_in_space_and_keeps_the_flock_together() -> None:
     assert (variance[-1] < 0.1 * variance[0]).all()
 
 
-def test_their_names_cannot_be_registered_anew(own_registry: None) -> None:
-    with pytest.raises(InputError, match="'etdagnn' is registered already"):
+def test_bundled_names_cannot_be_registered(own_registry: None) -> None:
+    with pytest.raises(InputError, match="'etdagnn' is already registered"):
         ef.controller("etdagnn")(lambda observations: observations[:, :, 0, 0])

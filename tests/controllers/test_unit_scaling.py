@@ -26,7 +26,7 @@ ROUNDED = {"comm_radius": 5.0, "time_scale": 15.0}
 
 
 def declare_own() -> None:
-    """A law and an expert of one's own, which hear a feature that is no power of |r|, and of <r, v> too."""
+    """A custom law and expert with features that are no powers of |r|, one of them of <r, v>."""
 
     @ef.feature("spring", vector="position")
     def spring(square: float, inner: float) -> float:
@@ -74,9 +74,7 @@ IN_SPACE = tuple(name for name in LAWS if name != "tdagnn")  # whose weights are
 
 
 @pytest.mark.parametrize(("name", "dimensions"), [*((name, 2) for name in LAWS), *((name, 3) for name in IN_SPACE)])
-def test_the_scaled_flight_is_the_flight_to_the_bit_where_units_differ_by_powers_of_two(
-    name: str, dimensions: int
-) -> None:
+def test_scaled_flight_is_bit_identical_for_powers_of_two(name: str, dimensions: int) -> None:
     declare_own()
     for expected, found in zip(*both(name, start_of(dimensions, 60), EXACT), strict=True):
         assert np.array_equal(expected, found)
@@ -84,14 +82,14 @@ def test_the_scaled_flight_is_the_flight_to_the_bit_where_units_differ_by_powers
 
 @pytest.mark.parametrize("dimensions", [2, 3])
 @pytest.mark.parametrize("name", IN_SPACE)
-def test_the_scaled_flight_is_the_flight_up_to_rounding_in_any_units(name: str, dimensions: int) -> None:
+def test_scaled_flight_is_equal_up_to_rounding_in_any_units(name: str, dimensions: int) -> None:
     declare_own()
     for expected, found in zip(*both(name, start_of(dimensions, 60), ROUNDED), strict=True):
         assert np.abs(expected - found).max() < 1e-3 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("name", ["etdagnn", "tdagnn", "tanner", "tanner-fixed", "own"])
-def test_so_is_that_of_a_large_flock(name: str) -> None:
+def test_scaled_flight_of_a_large_flock_is_equal_up_to_rounding(name: str) -> None:
     declare_own()
     for expected, found in zip(*both(name, start_of(2, 3_500), EXACT, steps=4), strict=True):
         assert np.array_equal(expected, found)
@@ -126,7 +124,7 @@ def test_observations_are_those_of_the_flock_in_its_own_units() -> None:
     assert np.array_equal(*twice)
 
 
-def test_the_communication_radius_of_the_flock_may_be_another_than_the_one_it_is_scaled_for() -> None:
+def test_flock_can_have_another_comm_radius_than_the_controller() -> None:
     start = start_of(2, 60)
     one = ef.simulate(start, ef.load("etdagnn"), comm_radius=0.8, duration=0.1)
     large = scaled_up(start, EXACT)
@@ -134,7 +132,7 @@ def test_the_communication_radius_of_the_flock_may_be_another_than_the_one_it_is
     assert np.array_equal(one.positions * 4.0, other.positions)
 
 
-def test_the_lengths_of_weights_are_those_of_their_recipe(tmp_path: Path) -> None:
+def test_unit_of_length_is_that_of_the_recipe(tmp_path: Path) -> None:
     network = make_network("etdagnn")
     cases: list[tuple[dict[str, Any], float]] = [
         ({}, 1.0),
@@ -155,7 +153,7 @@ def test_the_lengths_of_weights_are_those_of_their_recipe(tmp_path: Path) -> Non
         ef.load(f"{tmp_path / '0:2.safetensors'}:3")
 
 
-def test_units_go_with_other_options_in_one_word() -> None:
+def test_units_combine_with_other_options_in_a_name() -> None:
     controller: Any = ef.load("etdagnn:seed=3:comm_radius=5:time_scale=15")
     assert (controller.name, controller.senses.length_scale, controller.senses.time_scale) == ("etdagnn", 5.0, 15.0)
     third: Any = ef.load(bundled_weights_path("etdagnn", 3))
@@ -192,10 +190,10 @@ def test_units_go_with_other_options_in_one_word() -> None:
         ({"time_scale": 1e200}, r"time_scale must be from 1e-12 to 1e\+12; got 1e\+200"),
         ({"comm_radius": 0.0}, r"comm_radius must be a finite number above 0; got 0\.0"),
         ({"comm_radius": math.inf}, "comm_radius must be a finite number above 0; got inf"),
-        ({"comm_radius": 1e-300}, "comm_radius / R of the controller's own must be from 1e-12 to 1e"),
+        ({"comm_radius": 1e-300}, "comm_radius / R of the controller must be from 1e-12 to 1e"),
     ],
 )
-def test_units_that_are_none_are_refused_in_one_line(name: str, units: dict[str, Any], text: str) -> None:
+def test_wrong_units_raise_one_line(name: str, units: dict[str, Any], text: str) -> None:
     for use in (
         lambda: ef.load(name, **units),
         lambda: ef.load(":".join([name, *(f"{key}={value}" for key, value in units.items())])),
@@ -205,7 +203,7 @@ def test_units_that_are_none_are_refused_in_one_line(name: str, units: dict[str,
         assert "\n" not in str(caught.value)
 
 
-def test_senses_of_units_that_are_none_are_refused() -> None:
+def test_senses_with_wrong_units_raise() -> None:
     for wrong in (0.0, -1.0, math.nan, 1e13, True, "5"):
         with pytest.raises(InputError, match=r"length_scale must be from 1e-12 to 1e\+12; got"):
             ef.Senses((("velocity", "mean"),), length_scale=wrong)  # type: ignore[arg-type]
@@ -216,32 +214,32 @@ def test_senses_of_units_that_are_none_are_refused() -> None:
         next(ef.flight(Flock([[[1e300, 0.0]]], [[[0.0, 0.0]]]), ef.load("tanner", comm_radius=1e-9)))
 
 
-def test_a_scaled_controller_is_neither_trained_nor_saved(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="weights are saved in their own units"):
+def test_scaled_controller_cannot_be_trained_or_saved(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="save does not store comm_radius and time_scale"):
         ef.save(ef.load("etdagnn", comm_radius=5.0), tmp_path / "mine.safetensors")
     with pytest.raises(InputError, match=r"must be a torch module .* got Scaled\(etdagnn, length_scale=5, "):
         ef.train(ef.DAgger(epochs=1), ef.load("etdagnn", comm_radius=5.0))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="is in its own units: leave out comm_radius and time_scale"):
+    with pytest.raises(InputError, match="omit comm_radius and time_scale"):
         ef.train(ef.DAgger(controller="etdagnn:comm_radius=5:time_scale=15", epochs=1))
 
 
-def test_a_scaled_expert_teaches_flocks_of_its_units() -> None:
+def test_scaled_expert_can_train_a_student() -> None:
     small: dict[str, Any] = {"epochs": 1, "agents": 10, "flocks": 2, "updates": 2, "validation_flocks": 1}
     slow = {"time_step": 0.16, "duration": 0.8, "comm_radius": 4.0, "disk_radius": 7.0, "min_separation": 0.4}
-    told: list[Any] = []
-    ef.train(ef.DAgger(expert="tanner:comm_radius=4:time_scale=16", **small, **slow), on_epoch=told.append)
-    assert math.isfinite(told[0].loss)
+    reports: list[Any] = []
+    ef.train(ef.DAgger(expert="tanner:comm_radius=4:time_scale=16", **small, **slow), on_epoch=reports.append)
+    assert math.isfinite(reports[0].loss)
 
 
-def test_options_of_ones_own_leave_these_names_alone() -> None:
-    with pytest.raises(InputError, match="time_scale is an option of every controller: that of 'mine' needs another"):
+def test_controllers_cannot_have_options_named_as_units() -> None:
+    with pytest.raises(InputError, match="time_scale is an option of every controller: rename the argument of 'mine'"):
         ef.controller("mine")(lambda observations, time_scale=1.0: observations[:, :, 0, 0])
     with pytest.raises(InputError, match="comm_radius is an option of every controller"):
         ef.controller("mine")(type("Mine", (), {"__init__": lambda self, comm_radius=1.0: None}))
 
 
 @pytest.mark.parametrize("answer", [None, "left", [[1.0], [2.0, 3.0]], 1j])
-def test_what_is_no_acceleration_is_told_as_that_of_any_controller(answer: Any) -> None:
+def test_wrong_accelerations_raise_the_usual_error(answer: Any) -> None:
     ef.controller("odd")(lambda observations: answer)
     texts = []
     for units in ({}, EXACT):
@@ -254,7 +252,7 @@ def test_what_is_no_acceleration_is_told_as_that_of_any_controller(answer: Any) 
         ef.load("senseless", comm_radius=2.0)
 
 
-def test_a_law_cannot_change_what_agents_remember() -> None:
+def test_law_cannot_modify_observations() -> None:
     @ef.controller("rude")
     def rude(observations: Any) -> Any:
         observations[:] = 0.0
@@ -277,7 +275,7 @@ def test_a_scaled_network_flies_compiled_and_in_memory_order_but_is_not_fused() 
     assert not can_fuse(scaled, network, ef.DoubleIntegrator())
 
 
-def test_a_controller_of_scaled_senses_is_scaled_once_more() -> None:
+def test_scales_of_senses_and_controller_multiply() -> None:
     declare_own()
     senses = ef.Senses((("spring", "sum"),), length_scale=2.0, time_scale=8.0)
     ef.controller("far", senses=senses)(lambda observations: observations[:, :, 0, 0])
@@ -287,7 +285,7 @@ def test_a_controller_of_scaled_senses_is_scaled_once_more() -> None:
     assert ef.load("far", **EXACT).senses.length_scale == 8.0
 
 
-def test_a_saved_flight_tells_its_units(tmp_path: Path) -> None:
+def test_saved_flight_stores_its_units(tmp_path: Path) -> None:
     run = ef.simulate(scaled_up(start_of(2, 60), ROUNDED), ef.load("etdagnn", **ROUNDED), time_step=0.15, duration=0.3)
     run.save(tmp_path / "flight.zarr")
     senses = ef.Trajectory.load(tmp_path / "flight.zarr").config["senses"]

@@ -14,6 +14,7 @@ from torch import nn
 
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.compiled import CompiledNetwork
+from equiflock.controllers.networks.gradients import TrainingTuples
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
 from equiflock.controllers.networks.models import ETDAGNN, build_module_chain, describe_chain
 from equiflock.controllers.networks.weights import collect_tensors
@@ -70,9 +71,9 @@ def batch(network: Any, tuples: int, agents: int, D: int, seed: int = 0) -> tupl
 
 
 def packed(learner: Learner, observations: Any, targets: Any) -> Any:
-    get_tuple_shapes = learner.get_tuple_shapes(targets.shape[1], targets.shape[2])
-    tuples = tuple(np.empty((len(targets), *shape), np.float32) for shape in get_tuple_shapes)
-    learner.pack(observations, targets, tuples)  # type: ignore[arg-type]
+    shapes = learner.get_tuple_shapes(targets.shape[1], targets.shape[2])
+    tuples = TrainingTuples(*(np.empty((len(targets), *shape), np.float32) for shape in shapes))
+    learner.pack(observations, targets, tuples)
     return tuples
 
 

@@ -50,7 +50,7 @@ def test_invalid_networks_and_recipes_are_refused(recipe: Any, network: Any, tex
 
 
 def test_only_torch_modules_can_be_trained() -> None:
-    with pytest.raises(InputError, match="tanner has no weights to train: only a torch module has"):
+    with pytest.raises(InputError, match="tanner has no weights to train: choose a network"):
         train(small(controller="tanner"))
 
 

@@ -1,6 +1,6 @@
-"""Bodies, one file each: what a commanded acceleration does to an agent.
+"""Bodies, one file each: the motion of an agent under a commanded acceleration.
 
-All files of this folder are imported, so a body is registered by being here. Those in `equiflock` are named below.
+All modules of this package are imported, which registers their bodies. `__all__` lists the public names of `equiflock`.
 """
 
 from equiflock.bodies.double_integrator import DoubleIntegrator

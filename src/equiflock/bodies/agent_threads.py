@@ -1,4 +1,4 @@
-"""How threads share out the agents that a body moves."""
+"""Distribution of the agents that a body moves over threads."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from equiflock.runtime.threads import AGENTS_PER_THREAD
 def run_over_agents(
     kernel: Callable[..., Any], arguments: tuple[Any, ...], agents: int, active: Int64[np.ndarray, " active"]
 ) -> None:
-    """Call kernel(*arguments, flocks, first, last) for all agents of the active flocks, on several threads if it pays.
+    """Call kernel(*arguments, flocks, first, last) for all agents of the active flocks, on several threads if faster.
 
     Args:
-        kernel: moves agents first .. last of some flocks.
-        arguments: what it takes first.
+        kernel: function that moves agents first .. last of some flocks.
+        arguments: its leading arguments.
         agents: N.
-        active: the indices of the flocks to move.
+        active: indices of the flocks to move.
     """
-    # Threads share out the flocks, or the agents of a single one.
-    # A step of the body costs little, so a thread is worth its start for ten times the usual number of agents only.
+    # Threads share the flocks, or the agents of a single flock. A step of the body is cheap, so a thread pays only for
+    # ten times the usual number of agents.
     least = 10 * AGENTS_PER_THREAD
     if len(active) * agents < 2 * least:
         parts = [(active, 0, agents)]

@@ -1,4 +1,4 @@
-"""Limits that bodies share: checks of their numbers, and vectors that are scaled back to them."""
+"""Limits of bodies: checks of their values, and the clamping of vectors."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ NO_LIMIT = math.inf
 
 
 def check_limits(body: object, *names: str) -> None:
-    """Raise a clear error unless each of these fields is a finite number above 0, or None for no limit."""
+    """Raise InputError unless each of these fields is a finite number above 0, or None for no limit."""
     for name in names:
         if getattr(body, name) is not None:
             check_positive(name, getattr(body, name))
 
 
 def check_not_negative(body: object, *names: str) -> None:
-    """Raise a clear error unless each of these fields is a finite number of at least 0."""
+    """Raise InputError unless each of these fields is a finite number of at least 0."""
     for name in names:
         value = getattr(body, name)
         if not is_finite(value) or value < 0:
             raise InputError(f"{name} must be a finite number of at least 0; got {shorten_repr(value)}")
 
 
-def resolve_limit(most: float | None) -> float:
-    """A limit as kernels take it: infinity if there is none."""
-    return NO_LIMIT if most is None else float(most)
+def resolve_limit(limit: float | None) -> float:
+    """Return a limit as kernels take it: infinity for None."""
+    return NO_LIMIT if limit is None else float(limit)
 
 
 @kernel
 def compute_clamp_factor(vectors: Array, b: Index, i: Index, max_norm: float) -> float:
-    """The factor that scales the vector of agent i back to the 2-norm `max_norm`; exactly 1 if it is not longer."""
-    # Most are well within the limit, which takes no division.
+    """Return the factor that scales agent i's vector down to the 2-norm `max_norm`; exactly 1 if it is not longer."""
+    # Most vectors are well within the limit, which needs no division.
     largest, square = 0.0, 0.0
     for d in range(vectors.shape[2]):
         largest = max(largest, abs(vectors[b, i, d]))
         square += vectors[b, i, d] * vectors[b, i, d]
     if square < max_norm * max_norm or largest == 0.0:
         return 1.0
-    # The norm by the largest entry, so that no square overflows.
+    # The norm relative to the largest entry, whose squares do not overflow.
     square = 0.0
     for d in range(vectors.shape[2]):
         square += (vectors[b, i, d] / largest) ** 2

@@ -1,4 +1,4 @@
-"""Bodies by name. `@body("name")` adds one, `make_body("name")` makes one."""
+"""Registry of bodies. `@body("name")` adds one, `make_body("name")` returns one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Definition = TypeVar("Definition", bound=type[Any])
 
 
 def body(name: str) -> Callable[[Definition], Definition]:
-    """Add a body under a name, for `make_body` and the command line.
+    """Register a body under a name, for `make_body` and the command line.
 
         @ef.body("sledge")
         @dataclass(frozen=True)
@@ -24,16 +24,16 @@ def body(name: str) -> Callable[[Definition], Definition]:
 
             def advance(self, positions, velocities, roles, accelerations, time_step, active): ...
 
-    It is a frozen dataclass with `advance` (see `Body`), and with `init_state` if it remembers more than position and
-    velocity (see `StatefulBody`). Its fields are its options: `make_body("sledge", friction=0.2)`, and
-    `sledge:friction=0.2` as one word.
+    A body is a frozen dataclass with `advance` (see `Body`), and with `init_state` if it has a state beyond position
+    and velocity (see `StatefulBody`). Its fields are its options: `make_body("sledge", friction=0.2)`, or
+    `make_body("sledge:friction=0.2")`.
     """
     if not isinstance(name, str) or not name or ":" in name:
-        raise InputError(f"a body's name must be a word without a colon; got {shorten_repr(name)}")
+        raise InputError(f"a body's name must be a non-empty string without a colon; got {shorten_repr(name)}")
 
     def add(definition: Definition) -> Definition:
         if name in _bodies:
-            raise InputError(f"a body named {name!r} is registered already")
+            raise InputError(f"a body named {name!r} is already registered")
         frozen = is_dataclass(definition) and definition.__dataclass_params__.frozen  # type: ignore[attr-defined]
         if not (isinstance(definition, type) and frozen and callable(getattr(definition, "advance", None))):
             raise InputError(
@@ -49,45 +49,45 @@ def body(name: str) -> Callable[[Definition], Definition]:
 
 
 def body_names() -> tuple[str, ...]:
-    """The names that `make_body` knows."""
+    """Return the names that `make_body` accepts."""
     return tuple(_bodies)
 
 
 def body_class(name: str) -> type[Any]:
-    """The class of a body, by its name without options; a clear error if there is none."""
+    """Return the class of a body by its name without options; raise InputError if it is unknown."""
     if name not in _bodies:
-        more = ", or one of your own that was registered first (on the command line by --plugin)"
-        raise_wrong_choice("body", name, body_names(), more)
+        hint = ", or a body that you registered first (on the command line with --plugin)"
+        raise_wrong_choice("body", name, body_names(), hint)
     return _bodies[name]
 
 
 def make_body(name: str, **options: Any) -> AnyBody:
-    """The body of that name.
+    """Return the body of that name.
 
     Args:
-        name: such as "double-integrator", or with options, "unicycle:max_turn_rate=2".
-        options: its fields.
+        name: name such as "double-integrator", or with options "unicycle:max_turn_rate=2".
+        options: fields of the body.
     """
     if not isinstance(name, str):
-        raise InputError(f"a body must be named; got {shorten_repr(name)}")
-    head, colon, told = name.partition(":")
-    kind = body_class(head)
-    # Options in the name and options beside it are the same; no one may be given twice.
-    named = parse_options(told) if colon else {}
+        raise InputError(f"the name of a body must be a string; got {shorten_repr(name)}")
+    head, colon, text = name.partition(":")
+    definition = body_class(head)
+    # An option may be given in the name or as an argument, but not with two values.
+    named = parse_options(text) if colon else {}
     for key in named.keys() & options.keys():
         if named[key] != options[key]:
             raise InputError(f"option {key!r} is given twice, as {named[key]!r} in {name!r} and as {options[key]!r}")
-    own = [field.name for field in fields(kind) if field.init]
-    unknown = sorted({**named, **options}.keys() - set(own))
+    known = [field.name for field in fields(definition) if field.init]
+    unknown = sorted({**named, **options}.keys() - set(known))
     if unknown:
         raise InputError(
-            f"body {head!r} has no option {unknown[0]!r}; it has {', '.join(own) or 'none'}"
-            f"{format_suggestion(unknown[0], own)}"
+            f"body {head!r} has no option {unknknown[0]!r}; it has {', '.join(known) or 'none'}"
+            f"{format_suggestion(unknknown[0], known)}"
         )
     try:
-        found: AnyBody = kind(**named, **{key: value for key, value in options.items() if key not in named})
+        result: AnyBody = definition(**named, **{key: value for key, value in options.items() if key not in named})
     except InputError:
         raise
-    except Exception as error:  # whatever a class of somebody else's raises
+    except Exception as error:  # a user's class may raise anything
         raise InputError(f"body {head!r} cannot be made: {type(error).__name__}: {error}") from None
-    return found
+    return result

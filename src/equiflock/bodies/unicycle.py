@@ -1,4 +1,4 @@
-"""A body that flies where it points: it turns and speeds up towards what its controller commands."""
+"""The unicycle: a body that moves along its heading, with limited turn rate, acceleration and speed."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
 class Unicycle:
     """A unicycle in the plane, with a heading h, |h| = 1, and a speed s >= 0, so that v = s h.
 
-    The command asks for the velocity w = v + a dt. The heading turns towards w by at most max_turn_rate dt, and the
-    speed becomes that of w along the new heading, from 0 to max_speed, but changes by at most max_acceleration dt: an
-    agent that begins faster than max_speed slows down as fast as it can. It flies by the mean of both velocities,
+    The desired velocity is w = v + a dt. The heading turns towards w by at most max_turn_rate dt. The speed becomes the
+    component of w along the new heading, clamped to [0, max_speed], but changes by at most max_acceleration dt: an
+    agent that starts faster than max_speed slows down as fast as possible. The position changes by the mean velocity,
 
     r(t + dt) = r(t) + (v(t) + v(t + dt)) dt / 2.
 
-    What it remembers: "heading", (B, N), the angle of h in radians, from -pi to pi, which is that of v wherever v is
-    not zero; an agent that never moved points along the first axis.
+    The state "heading" (B, N) is the angle of h in radians, from -pi to pi, which is that of v wherever v is not zero;
+    an agent that never moved points along the first axis.
     """
 
     max_turn_rate: float | None = None
-    """The most that it can turn, in radians per second. None: no limit."""
+    """Largest turn rate, in radians per second. None: no limit."""
     max_acceleration: float | None = None
-    """The most that its speed can change per second. None: no limit."""
+    """Largest change of speed per second. None: no limit."""
     max_speed: float | None = None
-    """The most that it can fly. None: no limit."""
+    """Largest speed. None: no limit."""
 
     def __post_init__(self) -> None:
         check_limits(self, "max_turn_rate", "max_acceleration", "max_speed")
 
     def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
-        """What it remembers beyond position and velocity: headings, those of the velocities."""
+        """Return the state beyond position and velocity: the headings of the velocities."""
         _check_plane(flock.shape[2])
         return {"heading": np.arctan2(flock.velocities[..., 1], flock.velocities[..., 0])}
 
@@ -63,21 +63,21 @@ class Unicycle:
     ) -> None:
         """Move the active flocks by one time step, in place (see `equiflock.protocols.StatefulBody`)."""
         _check_plane(positions.shape[2])
-        # What is possible in one step.
-        turn, change = resolve_limit(self.max_turn_rate) * time_step, resolve_limit(self.max_acceleration) * time_step
-        arguments = positions, velocities, roles, accelerations, state["heading"]
-        law = time_step, turn, change, resolve_limit(self.max_speed)
-        run_over_agents(steer_agents, (*arguments, *law), positions.shape[1], active)
+        max_turn = resolve_limit(self.max_turn_rate) * time_step
+        max_speed_change = resolve_limit(self.max_acceleration) * time_step
+        arrays = positions, velocities, roles, accelerations, state["heading"]
+        limits = max_turn, max_speed_change, resolve_limit(self.max_speed)
+        run_over_agents(steer_agents, (*arrays, time_step, *limits), positions.shape[1], active)
 
 
 def _check_plane(dimensions: int) -> None:
     if dimensions != 2:
-        raise InputError(f"a unicycle flies in the plane, D = 2; got a flock with D = {dimensions}")
+        raise InputError(f"a unicycle needs a flock with D = 2; got D = {dimensions}")
 
 
 @inline_kernel
 def wrap_angle(angle: float) -> float:
-    """The same direction as an angle from -pi to pi."""
+    """Return the angle of the same direction from -pi to pi."""
     return angle - 2 * math.pi * math.floor((angle + math.pi) / (2 * math.pi))
 
 
@@ -96,31 +96,31 @@ def steer_agents(
     first: Index,
     last: Index,
 ) -> None:
-    """Move agents first .. last of the active flocks; the limits are those of one step."""
+    """Move agents first .. last of the active flocks by one step; `max_turn` and `max_speed_change` are per step."""
     for b in active:
         for i in range(first, last):
             # Obstacle agents stand still.
             if roles[b, i] == OBSTACLE:
                 continue
-            # Heading and speed now. Whoever moves points where it flies, also after somebody else gave it a velocity.
+            # Present heading and speed. The heading follows v, which may have been set from outside.
             x, y = velocities[b, i, 0], velocities[b, i, 1]
             speed = math.hypot(x, y)
             if speed > 0.0:
                 headings[b, i] = math.atan2(y, x)
-            # A leader keeps its velocity.
+            # Leaders keep their velocity.
             if roles[b, i] == FOLLOWER:
-                # The velocity w that the command asks for; it asks for no turn where w = 0.
-                asked_x, asked_y = x + accelerations[b, i, 0] * time_step, y + accelerations[b, i, 1] * time_step
-                asked = math.hypot(asked_x, asked_y)
-                turn = wrap_angle(math.atan2(asked_y, asked_x) - headings[b, i]) if asked > 0.0 else 0.0
-                # Turn towards w, as far as possible.
-                off = turn - min(max(turn, -max_turn), max_turn)
-                headings[b, i] = wrap_angle(headings[b, i] + (turn - off))
-                # Speed up or down to the component of w along the new heading, as far as possible.
-                wanted = min(max(asked * math.cos(off), 0.0), max_speed)
-                speed = min(max(wanted, speed - max_speed_change), speed + max_speed_change)
+                # The desired velocity w, with no turn if w = 0.
+                w_x, w_y = x + accelerations[b, i, 0] * time_step, y + accelerations[b, i, 1] * time_step
+                w = math.hypot(w_x, w_y)
+                turn = wrap_angle(math.atan2(w_y, w_x) - headings[b, i]) if w > 0.0 else 0.0
+                # Turn towards w, within the limit; `rest` is the remaining angle.
+                rest = turn - min(max(turn, -max_turn), max_turn)
+                headings[b, i] = wrap_angle(headings[b, i] + (turn - rest))
+                # Change the speed to the component of w along the new heading, within the limit.
+                desired = min(max(w * math.cos(rest), 0.0), max_speed)
+                speed = min(max(desired, speed - max_speed_change), speed + max_speed_change)
                 velocities[b, i, 0] = speed * math.cos(headings[b, i])
                 velocities[b, i, 1] = speed * math.sin(headings[b, i])
-            # The way by the mean of the velocities before and after.
+            # Move by the mean of the velocities before and after.
             positions[b, i, 0] += 0.5 * (x + velocities[b, i, 0]) * time_step
             positions[b, i, 1] += 0.5 * (y + velocities[b, i, 1]) * time_step

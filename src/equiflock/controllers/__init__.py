@@ -1,6 +1,6 @@
 """Controllers, which turn observations into accelerations, and their registry."""
 
-from equiflock.controllers import classical as _classical  # registers its laws
+from equiflock.controllers import classical as _classical  # registers the classical laws
 from equiflock.controllers.loading import load, load_module, save
 from equiflock.controllers.networks import architecture as _architecture  # registers the networks of the package
 from equiflock.controllers.registry import controller, controller_names

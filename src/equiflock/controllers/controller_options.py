@@ -1,4 +1,4 @@
-"""The options that a controller takes, read from the class or function that defines it."""
+"""Options of a controller, read from the class or function that defines it."""
 
 from __future__ import annotations
 
@@ -19,72 +19,73 @@ class ControllerOption:
     """One option of a controller."""
 
     name: str
-    """As `load` and the command line take it."""
+    """Name for `load` and the command line."""
     default: Any
-    """Its value if it is left out."""
+    """Default value."""
     help: str = ""
-    """What it means: the docstring below the field of a dataclass."""
+    """Description: the docstring below the field of a dataclass."""
     hint: Any = None
-    """The type that it is annotated with, if that is known."""
+    """Type annotation, if there is one."""
     safe_pattern: str = ""
-    """A regular expression for words, beside its choices, that a live page may choose; none if it is empty."""
+    """Regular expression for words, besides the choices, that a live page may set; empty for none."""
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that it can be, where its type is a `Literal` of words or a union with one; none otherwise."""
+        """Allowed words, if the type is a `Literal` of words or a union with one; otherwise empty."""
         return list_choices(self.hint)
 
     def is_safe(self, word: str) -> bool:
-        """Whether a word may come from a live page: its definition names it, or says that all such words are safe."""
+        """Return whether a live page may set this word: it is a choice, or `safe_pattern` matches it."""
         return word in self.choices or re.fullmatch(self.safe_pattern or "(?!)", word) is not None
 
     @property
     def may_be_none(self) -> bool:
-        """Whether its type says that it may be None."""
+        """Whether None is allowed."""
         return self.default is None or type(None) in get_args(self.hint)
 
 
 def controller_options(name: str) -> tuple[ControllerOption, ...]:
-    """The options of the controller of that name: all that have a default.
+    """Return the options of a controller that have a default: fields of a dataclass, or arguments.
 
-    Of a dataclass they are its fields, of any other class or of a function its arguments. The units of robots, which
-    every controller takes, are left out. A network has none here: its options make another network, with weights that
-    nobody has trained. Nor has a name that nobody has registered.
+    `comm_radius` and `time_scale`, which every controller takes, are omitted. Networks have no options here, as their
+    options describe another network, without trained weights. Unregistered names have none either.
     """
-    found = None if name in bundled_names() else find_definition(name)
-    if found is None or (isinstance(found, type) and is_module(found)):
+    definition = None if name in bundled_names() else find_definition(name)
+    if definition is None or (isinstance(definition, type) and is_module(definition)):
         return ()
-    hints = read_annotations(found)
+    hints = read_annotations(definition)
     texts: dict[str, str] = {}
-    safe: dict[str, str] = {}
-    if isinstance(found, type) and is_dataclass(found):
-        texts = read_field_docstrings(found)
-        safe = {each.name: each.metadata.get(SAFE_PATTERN, "") for each in fields(found)}
-        given = {each.name: each.default for each in fields(found) if each.init and each.default is not MISSING}
+    patterns: dict[str, str] = {}
+    if isinstance(definition, type) and is_dataclass(definition):
+        texts = read_field_docstrings(definition)
+        own = fields(definition)
+        patterns = {field.name: field.metadata.get(SAFE_PATTERN, "") for field in own}
+        defaults = {field.name: field.default for field in own if field.init and field.default is not MISSING}
     else:
-        given = _read_defaults(found)
+        defaults = _read_defaults(definition)
     return tuple(
-        ControllerOption(name, given[name], texts.get(name, ""), hints.get(name), safe.get(name, "")) for name in given
+        ControllerOption(name, default, texts.get(name, ""), hints.get(name), patterns.get(name, ""))
+        for name, default in defaults.items()
     )
 
 
-def _read_defaults(found: Callable[..., Any]) -> dict[str, Any]:
-    """The arguments that have a default, in their order."""
+def _read_defaults(definition: Callable[..., Any]) -> dict[str, Any]:
+    """Return the arguments that have a default, in their order."""
     try:
-        arguments = inspect.signature(found).parameters.values()
+        parameters = inspect.signature(definition).parameters.values()
     except ValueError:  # some builtins have no signature
         return {}
-    return {each.name: each.default for each in arguments if each.default is not each.empty}
+    return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
 
 
 def split_law_options(name: str) -> tuple[str, dict[str, Any]]:
-    """A name such as `tanner:clamp=5:time_scale=2` in two: the options of a law, and the name without them.
+    """Split a name such as `tanner:clamp=5:time_scale=2` into the name without a law's options, and these options.
 
-    Units of robots stay with the name, and so does all that follows the name of anything else than a law.
+    `comm_radius` and `time_scale` stay in the name. Names of other controllers are returned unchanged.
     """
-    head, colon, told = name.partition(":")
+    head, colon, text = name.partition(":")
     if not colon or not controller_options(head):
         return name, {}
-    options = {key: value for key, value in parse_options(told).items() if key not in UNIT_OPTIONS}
-    units = [part for part in told.split(":") if part.partition("=")[0] in UNIT_OPTIONS]
+    options = {key: value for key, value in parse_options(text).items() if key not in UNIT_OPTIONS}
+    units = [part for part in text.split(":") if part.partition("=")[0] in UNIT_OPTIONS]
     return ":".join([head, *units]), options

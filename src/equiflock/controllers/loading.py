@@ -1,4 +1,4 @@
-"""Making controllers by name or from a file of weights, and saving their weights."""
+"""Loading controllers by name or from a weights file, and saving weights."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, check_count, format_suggestion, raise_wrong_choice, shorten_repr
 from equiflock.runtime.extras import require_torch
 
-PLUGIN_HINT = ", or one of your own that was registered first (on the command line by --plugin)"
+PLUGIN_HINT = ", or a controller that you registered first (on the command line with --plugin)"
 
 if TYPE_CHECKING:  # torch takes seconds to import, and is an extra
     from torch import nn
 
 
 def load(name: str | os.PathLike[str], **options: Any) -> Controller:
-    """Return the controller of that name, or of a file of weights, as a function of NumPy arrays.
+    """Return a controller, by its name or weights file, as a function of NumPy arrays.
 
-    A network of the package comes in its compiled form, without torch; `load_module` returns its torch module. A torch
-    module of your own comes as it is, and takes and returns NumPy arrays, too.
+    A network of the package is returned in its compiled form, without torch; `load_module` returns its torch module. A
+    registered torch module is returned as a module that also takes and returns NumPy arrays.
 
-    `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (trained with
-    that seed), `load("mine.safetensors")`. Options may be part of the name, as on the command line: `tanner:clamp=5`,
+    Examples: `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (trained with
+    that seed), `load("mine.safetensors")`. Options can be part of the name, as on the command line: `tanner:clamp=5`,
     and `etdagnn:3` for `etdagnn:seed=3`.
 
-    Two options, which every controller takes, are about the units of the robots that it flies, such as
-    `load("etdagnn", comm_radius=5.0, time_scale=15.0)`: the communication radius R for which it is scaled, in the
-    robots' unit of length, as its own is the R that it was trained at (1, or what the recipe in a file of weights
-    says; 1 for a law); and how many of the robots' seconds one of its own takes. With L = comm_radius / its own R and
-    tau = time_scale, r / L and v tau / L go in, and accelerations times L / tau^2 come out.
+    Every controller takes two options that scale it to the units of a robot, as in
+    `load("etdagnn", comm_radius=5.0, time_scale=15.0)`: `comm_radius` is the robots' communication radius in their unit
+    of length, and `time_scale` the number of the robots' seconds per second of the controller. The controller's own R
+    is that of its training (from the recipe in its weights file), or 1. With L = comm_radius / own R and
+    tau = time_scale, inputs are r / L and v tau / L, and outputs are accelerations times L / tau^2.
     """
     if not isinstance(name, (str, os.PathLike)):
-        raise InputError(f"a controller must be a name or the path of a file of weights; got {shorten_repr(name)}")
+        raise InputError(f"a controller must be a name or the path of a weights file; got {shorten_repr(name)}")
     name, options = parse_controller_name(os.fspath(name), options)
-    # A wrong name gets an answer that lists the right ones; a folder is a common slip.
+    # The error for an unknown name lists the known ones; naming a directory is a common mistake.
     if name not in controller_names() and not name.endswith(WEIGHTS_SUFFIX):
         if name and Path(name).is_dir():
-            raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
+            raise InputError(f"{name} is a directory: name the weights file in it, such as {name}/weights.safetensors")
         raise_wrong_choice("controller", name, controller_names(), PLUGIN_HINT)
     units, own = split_unit_options(options)
     try:
@@ -79,7 +79,7 @@ def load_module(name: str | os.PathLike[str], **options: Any) -> nn.Module:
     require_torch("load_module")
     controller = load(name, **options)
     if isinstance(controller, ScaledController):
-        raise InputError("a torch module is in its own units: leave out comm_radius and time_scale")
+        raise InputError("load_module does not scale torch modules: omit comm_radius and time_scale")
     from equiflock.controllers.networks.models import as_module
 
     module = as_module(controller)
@@ -89,17 +89,17 @@ def load_module(name: str | os.PathLike[str], **options: Any) -> nn.Module:
 
 
 def _make_controller(name: str, options: Mapping[str, Any]) -> Controller:
-    """Make the controller of that name in its own units."""
+    """Return the controller of that name in its own units."""
     if name in bundled_names():
         return load_file(bundled_weights_path(name, **options))  # its only option is the seed
-    # Registered names go before files: a file of weights ends in .safetensors, which no name may.
+    # Registered names take precedence: a weights file ends in .safetensors, which no registered name does.
     if (make := find_factory(name)) is not None:
         return cast(Controller, make(**options))
     return load_file(name, **options)
 
 
 def load_file(path: str | os.PathLike[str]) -> Controller:
-    """Return the controller of a file of weights: a compiled network of the package, or a user's torch module."""
+    """Return the controller of a weights file: a compiled network of the package, or a user's torch module."""
     weights = read_weights(path)
     if weights.network not in network_names():
         raise InputError(
@@ -109,15 +109,15 @@ def load_file(path: str | os.PathLike[str]) -> Controller:
 
 
 def build_network(weights: Weights, path: str | os.PathLike[str] = "a file") -> Controller:
-    """Return the controller that these weights are of; `path` names their file in errors."""
+    """Return the network with these weights; errors name the file `path`."""
     describe = find_describe_function(weights.network)
     if describe is None:
         return cast(Controller, _build_registered_module(weights, path))
     try:
         architecture = describe(**weights.options)
-        found = {name: tensor.shape for name, tensor in weights.tensors.items()}
-        if found != architecture.tensor_shapes:
-            raise InputError(f"expected tensors {architecture.tensor_shapes}; got {found}")
+        shapes = {name: tensor.shape for name, tensor in weights.tensors.items()}
+        if shapes != architecture.tensor_shapes:
+            raise InputError(f"expected tensors {architecture.tensor_shapes}; got {shapes}")
     except (InputError, TypeError) as error:
         raise _make_mismatch_error(path, weights, error) from None
     return CompiledNetwork(architecture, weights.tensors, weights.orbit)
@@ -132,7 +132,7 @@ def _build_registered_module(weights: Weights, path: str | os.PathLike[str]) -> 
         network.load_state_dict({name: torch.from_numpy(tensor) for name, tensor in weights.tensors.items()})
     except (InputError, RuntimeError, TypeError) as error:
         raise _make_mismatch_error(path, weights, error) from None
-    # A user's class may have an attribute of that name for something else.
+    # A user's class may use an attribute of this name for another purpose.
     if weights.orbit is not None or not hasattr(network, "orbit"):
         network.orbit = weights.orbit  # type: ignore[assignment]
     return network.eval()
@@ -144,12 +144,12 @@ def _make_mismatch_error(path: str | os.PathLike[str], weights: Weights, error: 
 
 
 def _find_training_radius(weights: Path | None) -> float:
-    """R in a controller's own unit of length: that of its training, or 1."""
+    """Return R in a controller's own unit of length: that of its training, or 1."""
     return 1.0 if weights is None else read_training_radius(weights)
 
 
 def _make_options_error(name: str, options: Mapping[str, Any], error: TypeError) -> InputError:
-    # Most often a name is misspelled: say which there are.
+    # The usual cause is a misspelled option, so list the options.
     own = ["seed"] if name in bundled_names() else [option.name for option in controller_options(name)]
     takes = f"its options are {', '.join((*own, *UNIT_OPTIONS))}"
     if own and (unknown := [key for key in options if key not in own]):
@@ -159,7 +159,7 @@ def _make_options_error(name: str, options: Mapping[str, Any], error: TypeError)
 
 
 def find_weights_file(name: str, **options: Any) -> Path | None:
-    """The file of weights that `load` reads for a name; None for a controller without weights."""
+    """Return the weights file that `load` reads for a name; None for a controller without weights."""
     name, options = parse_controller_name(name, options)
     _, options = split_unit_options(options)
     if name in bundled_names():
@@ -171,7 +171,7 @@ def find_weights_file(name: str, **options: Any) -> Path | None:
 
 
 def has_open_seed(name: str) -> bool:
-    """Whether a name is that of bundled weights with their seed left open, such as etdagnn, or etdagnn:time_scale=2."""
+    """Return whether a name refers to bundled weights without a seed, such as etdagnn or etdagnn:time_scale=2."""
     head, options = parse_controller_name(name, {})
     return head in bundled_names() and "seed" not in options
 
@@ -181,33 +181,33 @@ def check_network(name: str) -> None:
     if name in network_names():
         return
     if name in bundled_names():
-        raise InputError(f"{name} is the name of trained weights: train the network itself, such as etdagnn")
+        raise InputError(f"{name} names trained weights: name the network to train, such as etdagnn")
     if name in controller_names():
-        raise InputError(f"{name} has no weights to train: only a torch module has; choose a network")
+        raise InputError(f"{name} has no weights to train: choose a network, such as etdagnn")
     raise_wrong_choice("network", name, network_names(), PLUGIN_HINT)
 
 
 def make_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
-    """Return the torch module of a network with fresh weights.
+    """Return the torch module of a network with random initial weights.
 
     Args:
-        name: a network of the package (Xavier uniform with gain 1, biases zero if no option says otherwise), or a
-            registered torch module of yours; options may be part of it, as for `load`.
-        seed: seeds the random initial weights.
+        name: a network of the package (Xavier uniform with gain 1, zero biases by default), or a registered torch
+            module; options can be part of the name, as for `load`.
+        seed: seed of the initial weights.
         options: for a network of the package, the arguments of `describe_tdagnn` or `describe_etdagnn` in
             `equiflock.controllers.networks.architecture`.
     """
     if check_count("seed", seed, least=0) >= 2**63:
-        raise InputError("seed must be below 2^63, as torch takes no larger one")
+        raise InputError(f"seed must be below 2^63, the limit of torch; got {seed}")
     name, options = parse_controller_name(name, options)
     check_network(name)
     if units := split_unit_options(options)[0]:
         given = " and ".join(units)
-        raise InputError(f"a new network is in its own units: leave out {given}; load scales it once it is trained")
+        raise InputError(f"a new network cannot be scaled: omit {given}, and pass them to load after training")
     require_torch("a new network")
     import torch
 
-    # The caller's random numbers are the same afterwards.
+    # Leave the caller's random state unchanged.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
@@ -221,68 +221,70 @@ def make_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
 
 
 def _find_network_factory(name: str) -> Any:
-    """Return what describes or makes the network of that name."""
+    """Return the function that describes, or the class that makes, the network of that name."""
     return find_describe_function(name) or find_factory(name)
 
 
 def select_network_options(name: str, **options: Any) -> dict[str, Any]:
-    """Return the options that the network of that name takes and that its name does not set already."""
-    name, given = parse_controller_name(name, {})
+    """Return the options that the network takes and that its name does not set."""
+    name, named = parse_controller_name(name, {})
     check_network(name)
-    taken = inspect.signature(_find_network_factory(name)).parameters
-    return {key: value for key, value in options.items() if key in taken and key not in given}
+    parameters = inspect.signature(_find_network_factory(name)).parameters
+    return {key: value for key, value in options.items() if key in parameters and key not in named}
 
 
 def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
     """Write the weights of a network for `load`.
 
     Args:
-        network: one that `load` or `load_module` returned, or a registered torch module of yours. Its attribute
-            `options`, if it has one, is a dict with the arguments that build it, fit for JSON.
-        path: ends in .safetensors; a file of that name is replaced.
-        extra: more metadata, fit for JSON.
+        network: a network from `load` or `load_module`, or a registered torch module. Its attribute `options`, if it
+            has one, is a JSON-serializable dict of the arguments that build it.
+        path: file name ending in .safetensors; an existing file is replaced.
+        extra: more metadata, JSON-serializable.
     """
     if isinstance(network, ScaledController):
-        raise InputError("weights are saved in their own units: load them without comm_radius and time_scale first")
+        raise InputError("save does not store comm_radius and time_scale: load the network without them, then save it")
     compiled = isinstance(network, CompiledNetwork)
     if not compiled and not is_module(type(network)):
-        raise InputError(f"only a network has weights to save; got {shorten_repr(network)}")
+        raise InputError(f"save needs a network; got {shorten_repr(network)}")
     if Path(path).suffix != WEIGHTS_SUFFIX:
-        raise InputError(f"the name of a file of weights must end in {WEIGHTS_SUFFIX}; got {Path(path).name!r}")
+        raise InputError(f"the name of a weights file must end in {WEIGHTS_SUFFIX}; got {Path(path).name!r}")
     if compiled:
         return write_weights(network, path, extra)
     name, options = getattr(network, "name", type(network).__name__), getattr(network, "options", {})
     if name not in network_names():
-        raise InputError(f"{name} is not registered, so it could not be loaded: decorate its class with @ef.controller")
+        raise InputError(f"{name} is not registered, so load would not find it: decorate its class with @ef.controller")
     make = _find_network_factory(name)
-    # A subclass inherits the name of a registered class, but would be loaded as that class.
+    # A subclass of a registered class inherits its name, but would be loaded as the registered class.
     if isinstance(make, type) and type(network) is not make:
-        raise InputError(f"{type(network).__name__} is not registered, only the class that it is made of: register it")
+        raise InputError(
+            f"{type(network).__name__} is not registered, only its base class: decorate it with @ef.controller"
+        )
     check_float32(network)
     if not all(bool(weight.isfinite().all()) for weight in network.parameters()):
-        raise InputError("the weights are not finite")
-    # Build the network again from its options, as loading will: a wrong option is found now, not after a training.
+        raise InputError("the weights must be finite; got NaN or infinity")
+    # Rebuild the network from its options, as load will, so that a wrong option raises here.
     if not _is_same_network(network, make_network(name, **options)):
         raise InputError(
-            f"a {name} made with the options {options} is another network than this one: its attribute options must "
-            "tell all that builds it again"
+            f"a {name} built with the options {options} differs from this network: its attribute `options` must hold "
+            "all arguments that build it"
         )
     return write_weights(network, path, extra)
 
 
 def _is_same_network(network: Any, rebuilt: Any) -> bool:
-    """Whether two networks have the same senses and, with the weights of the first, give the same accelerations."""
+    """Return whether both networks have the same senses and, with the same weights, return the same accelerations."""
     try:
         rebuilt.load_state_dict(network.state_dict())
-    except RuntimeError:  # other names or shapes
+    except RuntimeError:  # different names or shapes
         return False
     if network.senses != rebuilt.senses:
         return False
-    # Seven agents with random observations are enough to tell two networks apart.
+    # Random observations of seven agents distinguish two networks.
     shape = 1, 7, network.senses.hops, network.senses.width, getattr(network, "dimensions", None) or 2
     observations = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    learning = network.training
-    answers = [accept_numpy(type(each)).__call__(each.eval(), observations) for each in (network, rebuilt)]
-    # Leave the network in the mode in which it came.
-    network.train(learning)
-    return np.array_equal(*answers)
+    training = network.training
+    results = [accept_numpy(type(module)).__call__(module.eval(), observations) for module in (network, rebuilt)]
+    # Restore the mode of the network.
+    network.train(training)
+    return np.array_equal(*results)

@@ -1,4 +1,4 @@
-"""Calls torch modules with NumPy arrays, in which flocks are simulated, without copies."""
+"""Calling torch modules with NumPy arrays, without copies."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ Module = TypeVar("Module")
 
 
 def as_numpy_function(controller: Controller) -> Callable[..., NDArray[Any]]:
-    """The controller as a function of NumPy arrays.
+    """Return a controller as a function of NumPy arrays.
 
-    A controller that has a `compiled_form()`, such as a network of the package, is run in that form, with its present
-    weights. Any other torch module shares memory with the arrays and keeps no gradients. All other controllers get
-    read-only observations, so that they cannot change what agents remember.
+    A controller with a `compiled_form()`, such as a network of the package, is evaluated in that form, with its present
+    weights. Other torch modules share memory with the arrays and record no gradients. All other controllers get
+    read-only observations, so that they cannot modify the observation buffers.
     """
     function: Callable[..., Any] = controller
-    torch = sys.modules.get("torch")  # without torch imported, it cannot be a module
+    torch = sys.modules.get("torch")  # a controller cannot be a module if torch was not imported
     module = torch is not None and isinstance(controller, torch.nn.Module)
     if module:
         check_float32(controller)
-    compiled = getattr(controller, "compiled_form", None)
-    if compiled is not None and (fast := compiled()) is not None:
-        return cast(Callable[..., NDArray[Any]], fast)
+    compiled_form = getattr(controller, "compiled_form", None)
+    if compiled_form is not None and (compiled := compiled_form()) is not None:
+        return cast(Callable[..., NDArray[Any]], compiled)
     if torch is None or not module:
-        # A privileged controller gets the flock first; observations are always the last argument.
+        # A privileged controller takes the flock first; observations are always the last argument.
         return lambda *inputs: function(*inputs[:-1], as_read_only(inputs[-1]))
 
-    def think(*inputs: Any) -> NDArray[Any]:
+    def evaluate(*inputs: Any) -> NDArray[Any]:
         with torch.inference_mode(), _explain_shape_errors(controller, inputs[-1].shape):
             accelerations: NDArray[Any] = function(*inputs[:-1], torch.from_numpy(inputs[-1])).numpy()
         return accelerations
 
-    return think
+    return evaluate
 
 
 @contextmanager
 def _explain_shape_errors(module: object, shape: tuple[int, ...]) -> Iterator[None]:
-    """One clear line where torch finds that weights do not fit the observations."""
+    """Turn torch's errors about shapes that do not fit the weights into a one-line InputError."""
     try:
         yield
     except (RuntimeError, IndexError) as error:
@@ -56,7 +56,7 @@ def _explain_shape_errors(module: object, shape: tuple[int, ...]) -> Iterator[No
 
 
 def check_float32(module: Any) -> None:
-    """A clear error unless the weights of a torch module are float32, as observations are."""
+    """Raise InputError unless the weights of a torch module are float32, as observations are."""
     for name, weight in module.named_parameters():
         if weight.is_floating_point() and str(weight.dtype) != "torch.float32":
             raise InputError(
@@ -65,29 +65,29 @@ def check_float32(module: Any) -> None:
 
 
 def accept_numpy(module: type[Module]) -> type[Module]:
-    """Let the instances of a torch module's class take NumPy arrays and return one, as other controllers do.
+    """Make instances of a torch module's class accept NumPy arrays and return them, as other controllers do.
 
-    Given tensors they still return tensors, with gradients.
+    Given tensors, they still return tensors with gradients.
     """
     torch = sys.modules["torch"]
-    think: Callable[..., Any] = module.__call__
-    # A class that inherits from such a class takes arrays already.
-    if getattr(think, "accept_numpy", False):
+    original: Callable[..., Any] = module.__call__
+    # A subclass of such a class accepts arrays already.
+    if getattr(original, "accept_numpy", False):
         return module
 
     def call(self: Any, *inputs: Any, **more: Any) -> Any:
-        # Tensors go the usual way of torch.
+        # Tensors are passed on to torch.
         if not inputs or not isinstance(inputs[-1], np.ndarray):
-            return think(self, *inputs, **more)
-        # An array of the wrong shape would raise deep inside of torch, in words of torch.
+            return original(self, *inputs, **more)
+        # torch's own error for a wrong shape would not mention observations.
         shape, senses = inputs[-1].shape, getattr(self, "senses", None)
         if len(shape) != 5 or (senses is not None and shape[2:4] != (senses.hops, senses.width)):
             name = getattr(self, "name", type(self).__name__)
-            wanted = "K, C" if senses is None else f"K = {senses.hops}, C = {senses.width}"
-            raise InputError(f"{name} needs observations of shape (B, N, {wanted}, D); got {shape}")
+            expected = "K, C" if senses is None else f"K = {senses.hops}, C = {senses.width}"
+            raise InputError(f"{name} needs observations of shape (B, N, {expected}, D); got {shape}")
         with torch.inference_mode(), _explain_shape_errors(self, shape):
             # A copy, as torch has no read-only tensors.
-            return think(self, *inputs[:-1], torch.tensor(inputs[-1], dtype=torch.float32), **more).numpy()
+            return original(self, *inputs[:-1], torch.tensor(inputs[-1], dtype=torch.float32), **more).numpy()
 
     call.accept_numpy = True  # type: ignore[attr-defined]
     module.__call__ = call  # type: ignore[method-assign]

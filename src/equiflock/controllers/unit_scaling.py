@@ -1,9 +1,8 @@
-"""Controllers in the units of a robot.
+"""Controllers scaled to the units of a robot.
 
-A controller is a function of numbers that were lengths and times of its training: at R = 1, say, in flocks that settle
-within two seconds. For robots whose R is another and that are slower, lengths are scaled by L and times by tau:
-r / L and v tau / L go in, and accelerations times L / tau^2 come out. The flight of such a robot is that of the
-training, L times as large and tau times as slow.
+A controller expects the lengths and times of its training, such as R = 1 and flocks that settle within two seconds. For
+robots with another R that are slower, lengths are scaled by L and times by tau: inputs are r / L and v tau / L, outputs
+are accelerations times L / tau^2. The trajectories are those of the training, L times as large and tau times as slow.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from equiflock.runtime.checks import InputError, check_positive
 
 @dataclass(frozen=True, repr=False)
 class ScaledController:
-    """A controller whose lengths are L, and whose times are tau, of the flock that it flies.
+    """A controller whose unit of length is L, and whose unit of time is tau, in units of the flock.
 
     Attributes:
-        controller: any, privileged or not, in its own units.
+        controller: any controller, privileged or not, in its own units.
         length_scale: L.
         time_scale: tau.
     """
@@ -37,27 +36,27 @@ class ScaledController:
     time_scale: float
 
     def __repr__(self) -> str:
-        """One line, whatever the controller's own text."""
+        """Return a one-line description."""
         return f"Scaled({self.name}, length_scale={self.length_scale:g}, time_scale={self.time_scale:g})"
 
     @property
     def name(self) -> str:
-        """The controller's."""
+        """Name of the controller."""
         return str(getattr(self.controller, "name", type(self.controller).__name__))
 
     @property
     def privileged(self) -> bool:
-        """Whether it is an expert, which is given the flock first."""
+        """Whether the controller is an expert, which takes the flock as its first argument."""
         return bool(getattr(self.controller, "privileged", False))
 
     @property
     def orbit(self) -> Any:
-        """The numbers of the orbit technique that the controller was tuned with, if any."""
+        """Parameters of the orbit technique that the controller was tuned with, if any."""
         return getattr(self.controller, "orbit", None)
 
     @cached_property
     def senses(self) -> Senses:
-        """The controller's, of a flock that is measured in the controller's units."""
+        """The controller's senses, in the controller's units."""
         own = self.controller.senses
         length, time = own.length_scale * self.length_scale, own.time_scale * self.time_scale
         return replace(own, length_scale=length, time_scale=time)
@@ -68,26 +67,26 @@ class ScaledController:
         return self.length_scale / self.time_scale**2
 
     def __call__(self, *inputs: Any) -> Any:
-        """Accelerations (B, N, D) from observations (B, N, K, C, D), or from the flock and its observations."""
+        """Return accelerations (B, N, D) from observations (B, N, K, C, D), or from the flock and observations."""
         return self._evaluate_unscaled(self.controller, inputs) * self.acceleration_scale
 
     def compiled_form(self) -> Callable[..., NDArray[Any]]:
-        """It as a function of NumPy arrays, for flights: with a network's compiled form, and its present weights."""
-        ask = as_numpy_function(self.controller)
+        """Return a function of NumPy arrays, with a network's compiled form and present weights."""
+        function = as_numpy_function(self.controller)
 
-        def think(*inputs: Any) -> Any:
-            answer = self._evaluate_unscaled(ask, inputs)
+        def evaluate(*inputs: Any) -> Any:
+            accelerations = self._evaluate_unscaled(function, inputs)
             try:
-                return np.multiply(answer, self.acceleration_scale, dtype=np.float64)
-            except (TypeError, ValueError):  # no numbers: the flight says what it expected
-                return answer
+                return np.multiply(accelerations, self.acceleration_scale, dtype=np.float64)
+            except (TypeError, ValueError):  # not numbers: the flight raises the error
+                return accelerations
 
-        # Whoever takes agents in any order still does.
-        think.order_independent = getattr(ask, "order_independent", False)  # type: ignore[attr-defined]
-        return think
+        # Scaling does not depend on the order of agents.
+        evaluate.order_independent = getattr(function, "order_independent", False)  # type: ignore[attr-defined]
+        return evaluate
 
     def _evaluate_unscaled(self, controller: Any, inputs: tuple[Any, ...]) -> Any:
-        """The controller's answer in its own units; observations, the last of what is known, are in these already."""
+        """Return accelerations in the controller's units, in which observations, the last input, already are."""
         flocks = (flock.in_units(self.length_scale, self.time_scale) for flock in inputs[:-1])
         return controller(*flocks, inputs[-1])
 
@@ -95,16 +94,16 @@ class ScaledController:
 def scale_controller(
     controller: Controller, training_radius: float, comm_radius: float | None = None, time_scale: float = 1.0
 ) -> Controller:
-    """The controller for robots of other units; itself, if these are its own.
+    """Return the controller scaled to a robot's units, or the controller itself if both scales are 1.
 
     Args:
-        controller: in its own units.
-        training_radius: R in its own unit of length.
-        comm_radius: R in the robots' unit of length; if left out, it is the controller's.
-        time_scale: how many of the robots' seconds one of the controller's takes.
+        controller: a controller in its own units.
+        training_radius: R in the controller's unit of length.
+        comm_radius: R in the robots' unit of length; default: `training_radius`.
+        time_scale: the robots' seconds per second of the controller.
     """
     radius = training_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
-    length = check_scale("comm_radius / R of the controller's own", radius / training_radius)
+    length = check_scale("comm_radius / R of the controller", radius / training_radius)
     time = check_scale("time_scale", check_positive("time_scale", time_scale))
     if length == time == 1.0:
         return controller

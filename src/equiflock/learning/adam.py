@@ -1,6 +1,8 @@
-"""Adam (Kingma and Ba, 2015) for weights in one flat array, as torch's `torch.optim.Adam` does it."""
+"""Adam (Kingma and Ba, 2015) for weights in one flat array, with the arithmetic of `torch.optim.Adam`."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
@@ -8,13 +10,25 @@ from jaxtyping import Float32
 from equiflock.runtime.jit import Array, Index, kernel
 
 BETA_1, BETA_2 = 0.9, 0.999
-"""How much of the mean gradient, and of its mean square, is kept at a step."""
+"""Decay rates per step of the mean gradient and of the mean squared gradient."""
 EPSILON = 1e-8
 """Added to the root of the mean square."""
 
 
+class AdamState(NamedTuple):
+    """The state of Adam as kernels take it."""
+
+    mean: Array
+    """float32 (size,): running mean of the gradient."""
+    mean_square: Array
+    """float32 (size,): running mean of the squared gradient."""
+    steps: Index
+    """Number of steps taken."""
+    learning_rate: float
+
+
 class Adam:
-    """The state of Adam: the running means of the gradient and of its square, and the number of steps done."""
+    """The running means of the gradient and of its square, and the number of steps taken."""
 
     def __init__(self, size: int, learning_rate: float) -> None:
         self.learning_rate = learning_rate
@@ -23,7 +37,7 @@ class Adam:
         self.steps = 0
 
     def step(self, weights: Float32[np.ndarray, " size"], gradient: Float32[np.ndarray, " size"]) -> None:
-        """Change the weights, in place, by one step."""
+        """Update the weights in place by one step."""
         self.steps += 1
         adam_step(weights, gradient, self.mean, self.mean_square, self.steps, self.learning_rate)
 
@@ -32,8 +46,8 @@ class Adam:
 def adam_step(
     weights: Array, gradient: Array, mean: Array, mean_square: Array, steps: Index, learning_rate: float
 ) -> None:
-    """The step number `steps`, counted from 1: w -= rate m / (sqrt(v) + eps), for m and v without their bias."""
-    # m and v begin at zero, and are too small by these factors.
+    """Take step number `steps`, counted from 1: w -= rate m / (sqrt(v) + eps), for bias-corrected m and v."""
+    # m and v start at zero; these factors correct the resulting bias.
     size = np.float32(learning_rate / (1.0 - BETA_1**steps))
     per_root = np.float32(1.0 / np.sqrt(1.0 - BETA_2**steps))
     old, new = np.float32(BETA_1), np.float32(1.0 - BETA_1)

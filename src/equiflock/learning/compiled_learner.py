@@ -1,9 +1,9 @@
-"""Training of a chain of our layers by compiled kernels: forth, back and Adam for one batch after the other."""
+"""Training of a chain of layers by compiled kernels: forward pass, backward pass and Adam, batch by batch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,8 +11,10 @@ from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 from equiflock.controllers.networks.chain import Chain, fold, unfold
-from equiflock.controllers.networks.compiled import make_chain_args
+from equiflock.controllers.networks.compiled import ChainArgs, make_chain_args
 from equiflock.controllers.networks.gradients import (
+    BatchBuffers,
+    TrainingTuples,
     add_gradient,
     add_squared_errors,
     make_batch_buffers,
@@ -20,12 +22,27 @@ from equiflock.controllers.networks.gradients import (
     transpose,
 )
 from equiflock.controllers.networks.lane_kernels import PARTIAL_SUMS, finish_sums
-from equiflock.learning.adam import Adam, adam_step
-from equiflock.learning.learner_types import Errors, LossWeighting, Tuples
+from equiflock.learning.adam import Adam, AdamState, adam_step
+from equiflock.learning.learner_types import Errors, LossWeighting
 from equiflock.runtime.jit import Array, kernel
 
 STEPS_PER_CALL = 100
-"""Steps of Adam between which Ctrl-C takes effect."""
+"""Adam steps per kernel call; Ctrl-C takes effect between calls."""
+
+
+class LearnerBuffers(NamedTuple):
+    """The network and the memory of its gradient, as the kernel takes them."""
+
+    chain_args: ChainArgs
+    buffers: BatchBuffers
+    transposed: Array
+    """float32 (folded_size,): the folded matrices, transposed."""
+    sums: Array
+    """float32 (folded_size * PARTIAL_SUMS,): partial sums of the folded gradient."""
+    folded_gradient: Array
+    """float32 (folded_size,): gradient of the folded weights."""
+    gradient: Array
+    """float32 (size,): gradient of the weights."""
 
 
 class CompiledLearner:
@@ -34,19 +51,15 @@ class CompiledLearner:
     def __init__(self, chain: Chain, learning_rate: float) -> None:
         self.chain = chain
         self.adam = Adam(chain.size, learning_rate)
-        folded = chain.folded_size
-        # Folded weights, the same transposed, their gradient with its partial sums, and that of the weights themselves.
-        self._folded, self._transposed, self._folded_gradient = (np.zeros(folded, np.float32) for _ in range(3))
-        self._partial_sums = np.zeros(folded * PARTIAL_SUMS, np.float32)
-        self._gradient = np.zeros(chain.size, np.float32)
-        self._batch_buffers: dict[int, Any] = {}
+        self._folded = np.zeros(chain.folded_size, np.float32)
+        self._buffers: dict[int, LearnerBuffers] = {}
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Take the next steps with this learning rate."""
         self.adam.learning_rate = learning_rate
 
     def get_tuple_shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Rows of agents, (rows, N) and (D, N)."""
+        """Return the shapes of rows of agents, (rows, N) and (D, N)."""
         rows = self.chain.input_width * (dimensions if self.chain.acts_on_vectors else 1)
         return (rows, agents), (dimensions, agents)
 
@@ -54,27 +67,31 @@ class CompiledLearner:
         self,
         observations: Float32[np.ndarray, "T N K C D"],
         targets: Float32[np.ndarray, "T N D"],
-        tuples: Tuples,
+        tuples: TrainingTuples,
     ) -> None:
-        """Transpose tuples, and apply the activation before the first layer once and for all."""
+        """Write transposed tuples, after the activation before the first layer, which has no weights."""
         T, N, *_, D = observations.shape
         components = D if self.chain.acts_on_vectors else 1
-        pack(np.ascontiguousarray(observations).reshape(T, N, -1), self.chain.input_activation, components, tuples[0])
-        tuples[1][:] = targets.transpose(0, 2, 1)
+        rows = np.ascontiguousarray(observations).reshape(T, N, -1)
+        pack(rows, self.chain.input_activation, components, tuples.observations)
+        tuples.targets[:] = targets.transpose(0, 2, 1)
 
     def descend(
         self,
-        tuples: Tuples,
+        tuples: TrainingTuples,
         batch_indices: Int64[np.ndarray, "U b"],
         loss_weighting: LossWeighting | None = None,
     ) -> Float64[np.ndarray, "U b"]:
-        """Take a step for every row of places; the errors of a row that a gate is given cost a pass of their own."""
-        N, batch = tuples[1].shape[2], batch_indices.shape[1]
+        """Take one Adam step per row of indices; return the errors (U, b) before each step.
+
+        `loss_weighting` needs the errors of a row before its step, which costs another forward pass.
+        """
+        N, batch = tuples.targets.shape[2], batch_indices.shape[1]
         weights, errors = self.chain.weights(), np.zeros(batch_indices.shape)
         tuple_weights = np.full(batch, 1.0 / (batch * N), np.float32)
-        at_once = STEPS_PER_CALL if loss_weighting is None else 1
-        for first in range(0, len(batch_indices), at_once):
-            rows = slice(first, first + at_once)
+        steps_per_call = STEPS_PER_CALL if loss_weighting is None else 1
+        for first in range(0, len(batch_indices), steps_per_call):
+            rows = slice(first, first + steps_per_call)
             if loss_weighting is not None:
                 fold(self.chain.table, weights, self._folded)
                 tuple_weights = (loss_weighting(self._compute_errors(tuples, batch_indices[first])) / N).astype(
@@ -85,13 +102,13 @@ class CompiledLearner:
         per_agent: Float64[np.ndarray, "U b"] = errors / N
         return per_agent
 
-    def errors(self, tuples: Tuples) -> Errors:
-        """The errors of these tuples."""
+    def errors(self, tuples: TrainingTuples) -> Errors:
+        """Return the errors (T,) of these tuples."""
         fold(self.chain.table, self.chain.weights(), self._folded)
-        return self._compute_errors(tuples, np.arange(len(tuples[0])))
+        return self._compute_errors(tuples, np.arange(len(tuples.observations)))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Adam's moments, in the order of the chain's weights, and the number of its steps."""
+        """Return Adam's moments, in the order of the chain's weights, and its number of steps."""
         adam = self.adam
         return {
             "mean": torch.from_numpy(adam.mean.copy()),
@@ -100,58 +117,65 @@ class CompiledLearner:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from such a state."""
+        """Load a state that `state_dict` returned."""
         self.adam.mean[:] = state["mean"].numpy()
         self.adam.mean_square[:] = state["mean_square"].numpy()
         self.adam.steps = int(state["steps"])
 
-    def _compute_errors(self, tuples: Tuples, batch_indices: Array) -> Float64[np.ndarray, " b"]:
-        """The errors of the tuples at these places, with the folded weights as they are."""
+    def _compute_errors(self, tuples: TrainingTuples, batch_indices: Array) -> Float64[np.ndarray, " b"]:
+        """Return the errors (b,) of these tuples by the present folded weights."""
         errors = np.zeros(len(batch_indices))
-        add_squared_errors(
-            tuples, batch_indices, make_chain_args(self.chain, self._folded), self._get_batch_buffers(tuples), errors
-        )
-        per_agent: Float64[np.ndarray, " b"] = errors / tuples[1].shape[2]
+        _, D, N = tuples.targets.shape
+        work = self._get_buffers(D)
+        add_squared_errors(tuples, batch_indices, work.chain_args, work.buffers, errors)
+        per_agent: Float64[np.ndarray, " b"] = errors / N
         return per_agent
 
     def _run_adam_steps(
-        self, tuples: Any, batch_indices: Array, tuple_weights: Array, weights: Array, errors: Array
+        self, tuples: TrainingTuples, batch_indices: Array, tuple_weights: Array, weights: Array, errors: Array
     ) -> None:
-        adam, buffers = self.adam, self._get_batch_buffers(tuples)
-        work = (
-            make_chain_args(self.chain, self._folded),
-            buffers,
-            self._transposed,
-            self._partial_sums,
-            self._folded_gradient,
-            self._gradient,
-        )
-        moments = adam.mean, adam.mean_square, adam.steps, adam.learning_rate
-        _run_adam_steps(tuples, batch_indices, tuple_weights, weights, errors, work, moments)
+        adam, work = self.adam, self._get_buffers(tuples.targets.shape[1])
+        adam_state = AdamState(adam.mean, adam.mean_square, adam.steps, adam.learning_rate)
+        _run_adam_steps(tuples, batch_indices, tuple_weights, weights, errors, work, adam_state)
         adam.steps += len(batch_indices)
 
-    def _get_batch_buffers(self, tuples: Tuples) -> Any:
-        """Memory for blocks of agents, kept for each number of dimensions."""
-        D = tuples[1].shape[1]
-        if D not in self._batch_buffers:
-            self._batch_buffers[D] = make_batch_buffers(self.chain.table, D if self.chain.acts_on_vectors else 1, D)
-        return self._batch_buffers[D]
+    def _get_buffers(self, D: int) -> LearnerBuffers:
+        """Return the buffers for D dimensions, which are allocated once."""
+        if D not in self._buffers:
+            chain, size = self.chain, self.chain.folded_size
+            self._buffers[D] = LearnerBuffers(
+                chain_args=make_chain_args(chain, self._folded),
+                buffers=make_batch_buffers(chain.table, D if chain.acts_on_vectors else 1, D),
+                transposed=np.zeros(size, np.float32),
+                sums=np.zeros(size * PARTIAL_SUMS, np.float32),
+                folded_gradient=np.zeros(size, np.float32),
+                gradient=np.zeros(chain.size, np.float32),
+            )
+        return self._buffers[D]
 
 
 @kernel
 def _run_adam_steps(
-    tuples: Any, batch_indices: Array, tuple_weights: Array, weights: Array, errors: Array, work: Any, moments: Any
+    tuples: TrainingTuples,
+    batch_indices: Array,
+    tuple_weights: Array,
+    weights: Array,
+    errors: Array,
+    work: LearnerBuffers,
+    adam_state: AdamState,
 ) -> None:
-    """One step of Adam for every row of places; errors (U, b) get the sums over agents of |error|^2."""
-    chain_args, buffers, transposed, sums, folded_gradient, gradient = work
-    mean, mean_square, steps, learning_rate = moments
-    table, folded, _, _ = chain_args
+    """Take one step of Adam per row of indices, and add each tuple's sum over agents of |error|^2 to errors (U, b)."""
+    chain_args, buffers, transposed, sums = work.chain_args, work.buffers, work.transposed, work.sums
+    folded_gradient, gradient = work.folded_gradient, work.gradient
+    mean, mean_square, steps = adam_state.mean, adam_state.mean_square, adam_state.steps
+    table, folded = chain_args.table, chain_args.folded
     for u in range(len(batch_indices)):
-        # The gradient of the folded weights over the batch, from it that of the weights, and Adam's step.
+        # The gradient of the folded weights over the batch.
         fold(table, weights, folded)
         transpose(table, folded, transposed)
         sums[:] = np.float32(0)
         add_gradient(tuples, batch_indices[u], tuple_weights, chain_args, buffers, errors[u], transposed, sums)
         finish_sums(sums, folded_gradient)
+        # From it the gradient of the weights, and Adam's step.
         unfold(table, weights, folded, folded_gradient, gradient)
-        adam_step(weights, gradient, mean, mean_square, steps + u + 1, learning_rate)
+        adam_step(weights, gradient, mean, mean_square, steps + u + 1, adam_state.learning_rate)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Float64
 
-Tuples: TypeAlias = tuple[Float32[np.ndarray, "T ..."], Float32[np.ndarray, "T ..."]]
+from equiflock.controllers.networks.gradients import TrainingTuples
+
+Tuples: TypeAlias = TrainingTuples
 """Observations and targets of T tuples, packed as a learner reads them."""
 Errors: TypeAlias = Float64[np.ndarray, "..."]
 """For every tuple, the mean over its agents of |a_expert - a_student|^2."""

@@ -31,7 +31,7 @@ class ReplayBuffer:
         observation_shape, target_shape = learner.get_tuple_shapes(agents, dimensions)
         self.learner = learner
         self.agents = agents
-        self.tuples: Tuples = (
+        self.tuples = Tuples(
             np.zeros((capacity, *observation_shape), np.float32),
             np.zeros((capacity, *target_shape), np.float32),
         )
@@ -57,7 +57,9 @@ class ReplayBuffer:
             index = self.total_added % self.capacity
             count = min(len(targets) - done, self.capacity - index)
             part, ring = slice(done, done + count), slice(index, index + count)
-            self.learner.pack(observations[part], targets[part], (stored_observations[ring], stored_targets[ring]))
+            self.learner.pack(
+                observations[part], targets[part], Tuples(stored_observations[ring], stored_targets[ring])
+            )
             self.total_added, done = self.total_added + count, done + count
 
 

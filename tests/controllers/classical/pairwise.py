@@ -26,22 +26,22 @@ def pairs(flock: Flock) -> tuple[Array, Array, Array]:
     return r, v, np.maximum(np.sqrt(np.square(r).sum(axis=-1, keepdims=True)), twins.MIN_DISTANCE)
 
 
-def heard(flock: Flock) -> Array:
-    """(B, N, N, 1), whether agent i hears agent j."""
+def neighbour_mask(flock: Flock) -> Array:
+    """(B, N, N, 1), whether agent j is a neighbour of agent i."""
     return np.stack([twins.adjacency(flock.positions[b], flock.roles[b], 1.0) for b in range(len(flock))])[..., None]
 
 
 def over_pairs(flock: Flock, terms: Array, name: str, aggregation: str) -> Array:
-    """(B, N, D) of terms (B, N, N, D): over the flock, a mean being 1/N times the sum; over those heard, if local."""
+    """(B, N, D) of terms (B, N, N, D): over the flock, a mean being 1/N times the sum; over neighbours, if local."""
     if not name.endswith("-local") and name != "reynolds":
         return terms.sum(axis=2) / (flock.shape[1] if aggregation == "mean" else 1)
-    among = heard(flock)
+    among = neighbour_mask(flock)
     degrees = np.maximum(among.sum(axis=2), 1) if aggregation == "mean" else 1
     return (terms * among).sum(axis=2) / degrees
 
 
 def assert_equal(found: Array, expected: Array, terms: Array, name: str) -> None:
-    """Both accelerations are the same, to rounding of what they are sums of: float32 for what is heard."""
+    """Assert that accelerations agree up to the rounding of their terms, which is that of float32 for observations."""
     accuracy = 1e-11 if getattr(ef.load(name), "privileged", False) else 1e-5
     np.testing.assert_allclose(found, expected, rtol=accuracy, atol=accuracy * (1.0 + np.abs(terms).max(initial=0.0)))
 

@@ -31,7 +31,7 @@ def test_the_law_is_its_equation(flock: Flock, name: str, half_distance: float) 
 
 
 @pytest.mark.parametrize("name", ["bonding", "bonding-local"])
-def test_two_agents_at_rest_are_pushed_and_pulled_to_twice_r0(name: str) -> None:
+def test_spring_has_length_twice_r0(name: str) -> None:
     for distance, way in ((0.7, 1.0), (APART, 0.0), (0.95, -1.0)):
         flock = Flock([[[distance, 0.0], [0.0, 0.0]]], np.zeros((1, 2, 2)))
         first, second = accelerations(flock, name)[0]
@@ -39,7 +39,7 @@ def test_two_agents_at_rest_are_pushed_and_pulled_to_twice_r0(name: str) -> None
         np.testing.assert_allclose(first, -second, atol=1e-12)
 
 
-def test_the_brake_works_along_the_line_between_two_agents_only() -> None:
+def test_brake_acts_along_the_line_between_agents_only() -> None:
     flock = Flock([[[APART, 0.0], [0.0, 0.0]]], [[[1.0, 2.0], [0.0, 0.0]]])
     # K1 <v, r> / (2 |r|^2) towards the other agent, and 1/N.
     found = accelerations(flock, "bonding", strength=0.0, spring=0.0, brake=20.0)[0]
@@ -47,7 +47,7 @@ def test_the_brake_works_along_the_line_between_two_agents_only() -> None:
 
 
 @pytest.mark.parametrize(("agents", "dimensions"), [(3, 2), (4, 3), (2, 2), (2, 3), (3, 3)])
-def test_as_many_as_can_all_be_end_twice_r0_apart(agents: int, dimensions: int) -> None:
+def test_three_agents_in_the_plane_and_four_in_space_end_twice_r0_apart(agents: int, dimensions: int) -> None:
     rng = np.random.default_rng(0)
     start = Flock(rng.uniform(-2, 2, (30, agents, dimensions)), rng.normal(size=(30, agents, dimensions)) * 2.0)
     run = fly(start, "bonding", 0.01, 12.0)
@@ -56,14 +56,14 @@ def test_as_many_as_can_all_be_end_twice_r0_apart(agents: int, dimensions: int) 
     assert velocity_variance(run)[-1].max() < 1e-6
 
 
-def test_over_the_whole_flock_the_springs_of_far_pairs_press_many_agents_together() -> None:
+def test_centralized_springs_compress_large_flocks() -> None:
     start = ef.random_disk(flocks=2, agents=50, seed=0)
     nearest = neighbour_distances(fly(start, "bonding", 0.01, 10.0).positions[-1])
     assert np.median(nearest) < APART / 2
 
 
 def neighbour_distances(positions: Array, comm_radius: float = 1.0) -> Array:
-    """Of each agent that hears somebody, the median of its distances from up to six nearest within R."""
+    """Return, for each agent with neighbours, the median distance from up to six nearest within R."""
     found = []
     for flock in positions:
         for i, place in enumerate(flock):
@@ -75,7 +75,7 @@ def neighbour_distances(positions: Array, comm_radius: float = 1.0) -> Array:
 
 @pytest.mark.parametrize("agents", [50, 100])
 @pytest.mark.parametrize("dimensions", [2, 3])
-def test_cut_off_at_r_neighbours_end_twice_r0_apart_however_many_they_are(agents: int, dimensions: int) -> None:
+def test_local_law_ends_with_neighbours_twice_r0_apart(agents: int, dimensions: int) -> None:
     start = ef.random_disk(flocks=5, agents=agents, seed=0, dimensions=dimensions)
     begun, ended = (neighbour_distances(each) for each in fly(start, "bonding-local", 0.01, 10.0).positions)
     assert len(ended) > 0.9 * 5 * agents

@@ -32,15 +32,15 @@ def test_the_law_is_its_equation(flock: Flock, core: float, theta: float) -> Non
     assert_equal(found, terms.sum(axis=2), terms, NAME)
 
 
-def test_who_is_no_part_of_the_flock_has_no_part_in_lambda() -> None:
-    # A silent agent hears the others, and they do not know of it.
+def test_lambda_excludes_obstacles_and_muted_agents() -> None:
+    # A silent agent receives messages, but the others do not receive its own.
     positions, velocities = [[[0.0, 0.0], [0.3, 0.0], [0.9, 0.0]]], [[[1.0, 0.0], [1.0, 0.0], [9.0, 0.0]]]
     flock = Flock(positions, velocities, conditions=[[0, 0, ef.Condition.SILENT]])
     assert not accelerations(flock, NAME)[0, :2].any()  # the two of the flock fly as one
     assert accelerations(flock, NAME)[0, 2].any()
 
 
-def test_the_push_ends_as_velocities_agree() -> None:
+def test_repulsion_vanishes_as_velocities_align() -> None:
     flock = Flock(np.random.default_rng(0).uniform(-0.2, 0.2, (1, 20, 2)), np.ones((1, 20, 2)))
     np.testing.assert_array_equal(accelerations(flock, NAME), 0.0)
 
@@ -73,13 +73,13 @@ def test_two_agents_stop_outside_the_core(speed: float) -> None:
 
 
 @pytest.mark.parametrize("speed", [12.0, 16.0])
-def test_without_the_push_they_fly_through_each_other(speed: float) -> None:
+def test_without_repulsion_agents_collide(speed: float) -> None:
     assert fly(head_on(speed), "cucker-smale", 2e-4, 0.5, [gap]).series["gap"].min() < 0.0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [2, 3])
-def test_flocks_that_fly_to_their_own_middle_keep_their_cores_apart(dimensions: int) -> None:
+def test_converging_flocks_stay_outside_the_core(dimensions: int) -> None:
     start, nearest = imploding(10, 30, dimensions, rate=20.0), {}
     for name in (NAME, "cucker-smale"):
         series = fly(start, name, 2e-4, 0.15, [minimum_separation]).series
@@ -89,7 +89,7 @@ def test_flocks_that_fly_to_their_own_middle_keep_their_cores_apart(dimensions: 
 
 
 @pytest.mark.slow
-def test_as_it_is_loaded_no_two_agents_of_the_usual_flocks_come_within_the_core() -> None:
+def test_default_law_keeps_default_flocks_outside_the_core() -> None:
     # With its clamp, and at the usual time step, which the theorem knows nothing of.
     start, nearest = ef.random_disk(flocks=10, agents=100, seed=0), {}
     for name in (NAME, "cucker-smale"):

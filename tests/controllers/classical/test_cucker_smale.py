@@ -37,7 +37,7 @@ def spread(dimensions: int, seed: int = 0) -> Flock:
 
 @pytest.mark.parametrize("dimensions", [2, 3])
 @pytest.mark.parametrize(("beta", "time_step", "duration"), [(0.0, 0.1, 20.0), (0.25, 0.1, 60.0), (0.5, 4.0, 12_000.0)])
-def test_up_to_one_half_flocks_from_far_apart_and_fast_come_to_fly_as_one(
+def test_for_beta_up_to_one_half_every_flock_aligns(
     dimensions: int, beta: float, time_step: float, duration: float
 ) -> None:
     start = spread(dimensions)
@@ -49,7 +49,7 @@ def test_up_to_one_half_flocks_from_far_apart_and_fast_come_to_fly_as_one(
 
 
 @pytest.mark.parametrize("beta", [0.25, 1.0])
-def test_the_mean_velocity_is_kept_at_every_step(beta: float) -> None:
+def test_mean_velocity_is_constant(beta: float) -> None:
     def mean(moment: object) -> np.ndarray:
         return moment.flock.velocities.mean(axis=1)[:, 0]  # type: ignore[attr-defined]
 
@@ -57,8 +57,8 @@ def test_the_mean_velocity_is_kept_at_every_step(beta: float) -> None:
     assert np.abs(kept - kept[0]).max() < 1e-12 * np.abs(kept[0]).max()
 
 
-def test_cut_off_at_r_the_mean_velocity_is_not_kept() -> None:
-    # Agents that hear different numbers of others change each other's velocity by different amounts.
+def test_local_law_does_not_keep_the_mean_velocity() -> None:
+    # Agents with different numbers of neighbours change each other's velocity by different amounts.
     flock = Flock([[[0.0, 0.0], [0.9, 0.0], [1.8, 0.0]]], [[[3.0, 0.0], [0.0, 0.0], [0.0, 0.0]]])
     before, after = fly(flock, "cucker-smale-local", 0.01, 0.2).velocities.mean(axis=2)[:, 0]
     assert abs(after[0] - before[0]) > 0.05
@@ -72,7 +72,7 @@ def test_cut_off_at_r_the_mean_velocity_is_not_kept() -> None:
 
 
 @pytest.mark.slow
-def test_for_beta_one_two_agents_that_part_fast_never_agree() -> None:
+def test_for_beta_one_two_fast_agents_never_align() -> None:
     speed, distance = 20.0, 1.0
     limit = speed - STRENGTH * (math.pi / 2 - math.atan(distance))
     assert limit == pytest.approx(12.146, abs=1e-3)
@@ -87,7 +87,7 @@ def test_for_beta_one_two_agents_that_part_fast_never_agree() -> None:
 
 
 @pytest.mark.slow
-def test_from_the_same_start_they_agree_for_beta_one_half() -> None:
+def test_for_beta_one_half_the_same_agents_align() -> None:
     # u = 0 where asinh r = asinh r0 + u0 / strength.
     run = fly(head_on(-20.0, 1.0), "cucker-smale", 0.001, 10.0, [gap], beta=0.5)
     assert velocity_variance(run)[-1, 0] < 1e-6
@@ -95,10 +95,10 @@ def test_from_the_same_start_they_agree_for_beta_one_half() -> None:
 
 
 @pytest.mark.slow
-def test_for_beta_one_two_groups_that_part_fast_never_agree() -> None:
+def test_for_beta_one_two_fast_groups_never_align() -> None:
     # Let w be the least speed at which an agent of one group leaves one of the other along the line between the
-    # groups, and g the least gap between them. Nobody is pulled back faster than by strength phi(g) u0 / 2 on each
-    # side, and g' >= w, so w dw/dg >= - strength phi(g) u0: w^2 >= u0^2 - 2 u0 strength (pi/2 - atan g0) for ever.
+    # groups, and g the least gap between them. No agent is pulled back faster than by strength phi(g) u0 / 2 on each
+    # side, and g' >= w, so w dw/dg >= - strength phi(g) u0: w^2 >= u0^2 - 2 u0 strength (pi/2 - atan g0) at all times.
     # The mean velocities of two equal groups differ by w at least, so the variance is (w / 2)^2 at least.
     rng, speed, groups = np.random.default_rng(0), 20.0, np.repeat([0.0, 1.0], 10)
     positions = rng.uniform(-0.5, 0.5, (5, 20, 2)) + groups[:, None] * [2.0, 0.0]

@@ -51,14 +51,14 @@ def stop_at(alpha: float, speed: float) -> float:
 
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize("speed", [10.0, 30.0])
-def test_from_one_on_two_agents_stop_before_they_meet(alpha: float, speed: float) -> None:
+def test_for_alpha_of_at_least_one_two_agents_stop_before_contact(alpha: float, speed: float) -> None:
     run = fly(head_on(speed), NAME, 2e-4, 0.6, [gap], alpha=alpha)
     assert run.series["gap"].min() == pytest.approx(stop_at(alpha, speed), rel=0.01)
     assert velocity_variance(run)[-1, 0] < 1e-6
 
 
 @pytest.mark.slow
-def test_below_one_they_meet() -> None:
+def test_for_alpha_below_one_two_agents_meet() -> None:
     # The integral up to 0 is 2 sqrt(r0) for alpha = 1/2, so agents faster than 2 strength meet, at the speed left over.
     speed = 30.0
     start = head_on(speed)
@@ -89,7 +89,7 @@ def least_gap(moment: object) -> Array:
 
 
 @pytest.mark.parametrize(("alpha", "passed"), [(0.5, True), (1.0, False), (2.0, False)])
-def test_on_a_line_nobody_passes_anybody_from_one_on(alpha: float, passed: bool) -> None:
+def test_for_alpha_of_at_least_one_agents_on_a_line_keep_their_order(alpha: float, passed: bool) -> None:
     gaps = fly(in_file(20, 10), NAME, 4e-4, 0.4, [least_gap], alpha=alpha, strength=20.0).series["least_gap"]
     assert gaps[0].min() > 0.1
     assert (gaps.min(axis=0) < 0.0).sum() > 3 if passed else gaps.min() > 0.01
@@ -97,7 +97,7 @@ def test_on_a_line_nobody_passes_anybody_from_one_on(alpha: float, passed: bool)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [2, 3])
-def test_flocks_that_fly_to_their_own_middle_stop_apart_from_one_on(dimensions: int) -> None:
+def test_for_alpha_of_at_least_one_converging_flocks_do_not_collide(dimensions: int) -> None:
     start, nearest = imploding(10, 30, dimensions, rate=20.0), {}
     for alpha in (0.5, 1.0, 2.0):
         run = fly(start, NAME, 5e-4, 0.3, [minimum_separation], alpha=alpha)

@@ -29,7 +29,7 @@ def accelerations(flock: Flock, **options: Any) -> Array:
 
 
 def by_the_book(flock: Flock, b: int, law: Formation) -> Array:
-    """Alignment with everybody and the pull towards the pattern, pair by pair."""
+    """Return alignment with all agents and the pull towards the pattern, pair by pair."""
     members = [i for i in range(flock.shape[1]) if flock.roles[b, i] != Role.OBSTACLE]
     sending = [i for i in members if flock.conditions[b, i] not in (Condition.SILENT, Condition.STOPPED)]
     points = make_pattern_points(law.pattern, len(members), flock.shape[2], law.spacing)
@@ -65,14 +65,14 @@ def test_it_is_its_equation(flock: Flock, network: Any, pattern: str) -> None:
 
 @given(flocks(max_agents=8, failed=True))
 @settings(max_examples=20)
-def test_the_clamp_bounds_it_whatever_the_flock(flock: Flock) -> None:
+def test_clamp_bounds_accelerations_of_any_flock(flock: Flock) -> None:
     norms = np.linalg.norm(accelerations(flock, noise=0.5), axis=-1)
     assert (norms <= 100.0 * (1 + 1e-12)).all()
 
 
 @pytest.mark.parametrize("dimensions", [2, 3])
 @pytest.mark.parametrize("network", ["all", "chain"])
-def test_it_turns_with_the_flock_if_the_pattern_is_turned_too(dimensions: int, network: str) -> None:
+def test_law_is_equivariant_if_the_pattern_is_rotated_too(dimensions: int, network: str) -> None:
     flock = ef.random_disk(flocks=2, agents=20, dimensions=dimensions)
     turn = ortho_group.rvs(dimensions, random_state=1)
     turned = Flock(flock.positions @ turn.T + 3.0, flock.velocities @ turn.T)
@@ -113,17 +113,17 @@ def test_flocks_reach_their_pattern_within_six_seconds(pattern: str, agents: int
     assert (error < 0.05).all()
 
 
-def test_flocks_in_space_reach_it_too() -> None:
+def test_flocks_in_three_dimensions_reach_their_pattern() -> None:
     error, _ = flown(ef.random_disk(flocks=3, agents=30, dimensions=3), 6.0)
     assert (error < 0.05).all()
 
 
-def test_and_with_noise_that_ends_as_velocities_agree() -> None:
+def test_flocks_with_noise_reach_their_pattern() -> None:
     error, _ = flown(ef.random_disk(flocks=5, agents=30), 6.0, noise=1.0, pattern="circle")
     assert (error < 0.05).all()
 
 
-def test_and_with_neighbours_in_a_chain_alone_if_the_gain_is_large() -> None:
+def test_chains_with_a_large_gain_reach_their_pattern() -> None:
     error, _ = flown(ef.random_disk(flocks=3, agents=10), 12.0, network="chain", gain=100.0)
     assert (error < 0.05).all()
 
@@ -178,7 +178,7 @@ def test_it_flies_any_flock(dimensions: int) -> None:
         assert np.isfinite(run.positions).all()
 
 
-def test_it_is_made_of_words_on_the_command_line() -> None:
+def test_command_line_options() -> None:
     law: Any = ef.load("formation:pattern=EQ:spacing=0.3:network=chain:noise=0.1:seed=3")
     assert law == Formation(pattern="EQ", spacing=0.3, network="chain", noise=0.1, seed=3)
     assert Formation(pattern=np.eye(2)) == Formation(pattern=[[1, 0], [0, 1]])
@@ -198,11 +198,11 @@ def test_it_is_made_of_words_on_the_command_line() -> None:
         ({"seed": -1}, "seed must be"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
+def test_invalid_options_raise(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.load("formation", **options)
 
 
-def test_points_for_another_number_of_agents_are_refused() -> None:
+def test_wrong_number_of_points_raises() -> None:
     with pytest.raises(InputError, match=r"one for each agent, of shape \(N, D\) = \(5, 2\); got \(3, 2\)"):
         accelerations(ef.random_disk(agents=5), pattern=np.zeros((3, 2)))

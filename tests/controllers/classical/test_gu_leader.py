@@ -36,13 +36,13 @@ def limited(vector: Array, most: float) -> Array:
 
 def by_the_book(flock: Flock, b: int, law: GuLeader, goal: Array) -> Array:
     """The law agent by agent, with the flock's centre as the mean over neighbours, taken K times, of positions."""
-    heard = twins.hears(flock, b, 1.0)
-    # Whoever hears nobody takes itself for the centre.
-    means = np.array([row / row.sum() if row.any() else np.eye(len(heard))[i] for i, row in enumerate(heard)])
+    neighbours = twins.hears(flock, b, 1.0)
+    # An agent without neighbours is its own centre.
+    means = np.array([row / row.sum() if row.any() else np.eye(len(neighbours))[i] for i, row in enumerate(neighbours)])
     centres = np.linalg.matrix_power(means, law.hops) @ flock.positions[b]
     result = np.zeros(flock.shape[1:])
     for i in np.flatnonzero(flock.roles[b] == Role.FOLLOWER):
-        r, v, mates = flock.positions[b, i], flock.velocities[b, i], np.flatnonzero(heard[i])
+        r, v, mates = flock.positions[b, i], flock.velocities[b, i], np.flatnonzero(neighbours[i])
         result[i] -= law.cohesion * (r - centres[i])
         for j in mates:
             offset, square = r - flock.positions[b, j], twins.square_distance(r, flock.positions[b, j])
@@ -79,7 +79,7 @@ def test_it_is_its_equation(dimensions: int, hops: int) -> None:
 
 
 @pytest.mark.parametrize("dimensions", [2, 3])
-def test_it_turns_with_the_flock_if_the_goal_is_turned_too(dimensions: int) -> None:
+def test_law_is_equivariant_if_the_goal_is_rotated_too(dimensions: int) -> None:
     flock, goal = mixed(dimensions), np.r_[2.0, -1.0, np.zeros(dimensions - 2)]
     turn = ortho_group.rvs(dimensions, random_state=3)
     turned = Flock(flock.positions @ turn.T, flock.velocities @ turn.T, flock.roles, groups=flock.groups)
@@ -90,13 +90,13 @@ def test_it_turns_with_the_flock_if_the_goal_is_turned_too(dimensions: int) -> N
 
 @given(flocks(max_agents=12, failed=True))
 @settings(max_examples=20)
-def test_the_clamp_bounds_it_whatever_the_flock(flock: Flock) -> None:
+def test_clamp_bounds_accelerations_of_any_flock(flock: Flock) -> None:
     law = GuLeader()
     norms = np.linalg.norm(law(flock, observe(flock, law.senses)), axis=-1)
     assert (norms <= 100.0 * (1 + 1e-12)).all()
 
 
-def test_only_the_informed_know_of_the_goal() -> None:
+def test_only_informed_agents_depend_on_the_goal() -> None:
     flock = mixed(2)
     law, other = GuLeader(goal=(5.0, 0.0)), GuLeader(goal=(-5.0, 3.0))
     known = after_hops(flock, law)
@@ -115,7 +115,7 @@ def test_the_first_tenth_is_informed_if_no_follower_is_in_group_1() -> None:
     assert GuLeader.find_informed(few).tolist() == [[True, False, False, False]]
 
 
-def test_an_informed_agent_alone_cruises_to_the_goal_and_rests_there() -> None:
+def test_single_informed_agent_reaches_the_goal_and_stops() -> None:
     start = Flock([[[-3.0, 4.0]]], [[[2.0, 1.0]]])
     run = ef.simulate(start, ef.load("gu-leader", goal=(6.0, 4.0), cruise_speed=1.5), duration=15.0)
     speeds = np.linalg.norm(run.velocities[:, 0, 0], axis=-1)
@@ -136,20 +136,20 @@ def test_an_informed_tenth_brings_the_flock_to_the_goal(dimensions: int) -> None
 
 
 @pytest.mark.slow
-def test_a_centre_over_three_hops_holds_flocks_together_that_neighbours_alone_do_not() -> None:
+def test_three_hops_keep_flocks_connected_that_one_hop_does_not() -> None:
     start = ef.random_disk(flocks=10, agents=100, seed=5)
-    pieces = {}
+    components = {}
     for hops in (1, 3):
         end = ef.simulate(start, ef.load("gu-leader", hops=hops), duration=6.0, keep_every=None).flock()
-        pieces[hops] = ef.components(end).max(axis=1) + 1
-    assert (pieces[3] == 1).all()
-    assert (pieces[1] > 1).sum() >= 2
+        components[hops] = ef.components(end).max(axis=1) + 1
+    assert (components[3] == 1).all()
+    assert (components[1] > 1).sum() >= 2
 
 
 @pytest.mark.parametrize(
     ("word", "expected"), [("5,0", (5.0, 0.0)), ("-1.5,2,3", (-1.5, 2.0, 3.0)), ("4", (4.0, 0.0, 0.0)), ("none", None)]
 )
-def test_a_goal_is_told_as_text_with_commas(word: str, expected: tuple[float, ...] | None) -> None:
+def test_goal_can_be_text_with_commas(word: str, expected: tuple[float, ...] | None) -> None:
     law: Any = ef.load(f"gu-leader:goal={word}")
     wide = ef.random_disk(agents=3, dimensions=3, comm_radius=2.0, disk_radius=2.0)
     # By default it is 5 R to the right.
@@ -187,14 +187,14 @@ def test_it_flies_any_flock(dimensions: int) -> None:
         ({"cohesion": -1.0}, "cohesion must be a finite number of at least 0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
+def test_invalid_options_raise(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.load("gu-leader", **options)
 
 
-def test_a_goal_in_space_is_refused_in_the_plane_and_so_are_observations_of_another_flock() -> None:
+def test_wrong_goal_dimension_and_wrong_observations_raise() -> None:
     flock, law = ef.random_disk(agents=5), GuLeader(goal=(1.0, 2.0, 3.0))
     with pytest.raises(InputError, match="goal must have at most 2 numbers for flocks in 2 dimensions"):
         law(flock, observe(flock, law.senses))
-    with pytest.raises(InputError, match="observations must be those of the flock"):
+    with pytest.raises(InputError, match="observations must have the shape"):
         law(flock, observe(ef.random_disk(agents=6), law.senses))

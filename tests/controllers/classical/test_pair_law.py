@@ -1,4 +1,4 @@
-"""What all laws of pairs have in common: they fly any flock, turn with it, and know nobody beyond R if local."""
+"""Properties of all pair laws: they fly any flock, are equivariant, and depend on neighbours only if local."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def crowd(agents: int, dimensions: int, seed: int = 0, size: float = 1.5) -> Flo
     return with_groups(flock, seed)
 
 
-def test_the_laws_are_all_there() -> None:
+def test_all_laws_are_registered() -> None:
     assert set(LAWS) <= set(EVERY)
     assert all(isinstance(ef.load(name), PairLaw) for name in LAWS)
     assert [name for name in LAWS if getattr(ef.load(name), "privileged", False)] == list(CENTRALIZED)
@@ -76,7 +76,7 @@ def test_every_law_flies_any_flock_within_its_clamp(name: str, flock: Flock, see
 
 @pytest.mark.parametrize("dimensions", [2, 3])
 @pytest.mark.parametrize("name", EVERY)
-def test_every_law_flies_one_agent_all_at_one_place_only_leaders_and_a_full_cell(name: str, dimensions: int) -> None:
+def test_every_law_flies_degenerate_flocks(name: str, dimensions: int) -> None:
     rng = np.random.default_rng(0)
     assert_flies(Flock(np.zeros((1, 1, dimensions)), np.ones((1, 1, dimensions))), name)
     assert_flies(Flock(np.ones((2, 9, dimensions)), rng.normal(size=(2, 9, dimensions))), name)
@@ -87,12 +87,12 @@ def test_every_law_flies_one_agent_all_at_one_place_only_leaders_and_a_full_cell
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_an_agent_that_is_alone_does_nothing(name: str) -> None:
+def test_isolated_agent_does_not_accelerate(name: str) -> None:
     assert not accelerations(Flock([[[3.0, 4.0]]], [[[1.0, 2.0]]]), name).any()
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_the_clamp_shortens_without_turning(name: str) -> None:
+def test_clamp_keeps_the_direction(name: str) -> None:
     flock = crowd(30, 2)
     free, short = accelerations(flock, name), accelerations(flock, name, clamp=0.01)
     lengths = np.linalg.norm(free, axis=-1, keepdims=True)
@@ -104,7 +104,7 @@ def test_the_clamp_shortens_without_turning(name: str) -> None:
 
 
 def assert_close(found: Any, expected: Any, name: str) -> None:
-    accuracy = 1e-9 if name in CENTRALIZED else 1e-4  # what is heard is float32
+    accuracy = 1e-9 if name in CENTRALIZED else 1e-4  # observations are float32
     np.testing.assert_allclose(found, expected, rtol=accuracy, atol=accuracy * np.abs(expected).max())
 
 
@@ -124,7 +124,7 @@ def test_the_laws_commute_with_rotations_and_reflections(name: str, dimensions: 
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_the_laws_do_not_see_where_the_flock_is_or_how_it_drifts(name: str) -> None:
+def test_laws_are_invariant_to_translation_and_common_velocity(name: str) -> None:
     flock = crowd(40, 3)
     positions, velocities = (np.round(array * 2**20) / 2**20 for array in (flock.positions, flock.velocities))
     flock = dataclasses.replace(flock, positions=positions, velocities=velocities)
@@ -133,14 +133,14 @@ def test_the_laws_do_not_see_where_the_flock_is_or_how_it_drifts(name: str) -> N
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_renumbering_agents_renumbers_accelerations(name: str) -> None:
+def test_laws_are_permutation_equivariant(name: str) -> None:
     flock, order = crowd(40, 2), np.random.default_rng(1).permutation(40)
     shuffled = Flock(*(array[:, order] for array in flock.arrays))
     assert_close(accelerations(shuffled, name), accelerations(flock, name)[:, order], name)
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_renaming_groups_changes_nothing(name: str) -> None:
+def test_renumbering_groups_changes_nothing(name: str) -> None:
     flock = crowd(40, 2)
     other = dataclasses.replace(flock, groups=np.array([7, 0, 3])[flock.groups])
     assert accelerations(flock, name).tobytes() == accelerations(other, name).tobytes()
@@ -151,9 +151,9 @@ def test_renaming_groups_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("dimensions", [2, 3])
 @pytest.mark.parametrize("name", [name for name in CENTRALIZED if f"{name}-local" in LOCAL])
-def test_where_everybody_hears_everybody_the_local_form_is_the_centralized_one(name: str, dimensions: int) -> None:
+def test_local_and_centralized_form_agree_on_a_complete_graph(name: str, dimensions: int) -> None:
     flock = Flock(*crowd(25, dimensions).arrays, comm_radius=10.0)
-    # A mean over the N - 1 that are heard is larger than one over all N, in which the agent itself counts.
+    # A mean over N - 1 neighbours is larger than one over all N agents, which includes the agent.
     means = {aggregation for _, aggregation in ef.load(f"{name}-local").senses.channels} == {"mean"}
     expected = accelerations(flock, name) * (25 / 24 if means else 1.0)
     assert means == (name != "segregation")
@@ -161,14 +161,14 @@ def test_where_everybody_hears_everybody_the_local_form_is_the_centralized_one(n
 
 
 @pytest.mark.parametrize("dimensions", [2, 3])
-def test_a_local_law_uses_nothing_that_an_agent_did_not_hear(dimensions: int) -> None:
-    """Everybody whom agent 5 does not hear goes elsewhere: not a bit of its acceleration changes."""
+def test_local_law_depends_on_neighbours_only(dimensions: int) -> None:
+    """All agents but the neighbours of agent 5 move elsewhere: no bit of its acceleration changes."""
     flock = crowd(80, dimensions, size=1.8)
-    heard = twins.adjacency(flock.positions[0], flock.roles[0], 1.0)[5] | (np.arange(80) == 5)
-    assert 2 < heard.sum() < 40
-    elsewhere = np.where(heard[:, None], flock.positions, 50.0 + 9.0 * flock.positions)
-    otherwise = np.where(heard[:, None], flock.velocities, -4.0 * flock.velocities)
-    groups = np.where(heard, flock.groups, 5)
+    neighbours = twins.adjacency(flock.positions[0], flock.roles[0], 1.0)[5] | (np.arange(80) == 5)
+    assert 2 < neighbours.sum() < 40
+    elsewhere = np.where(neighbours[:, None], flock.positions, 50.0 + 9.0 * flock.positions)
+    otherwise = np.where(neighbours[:, None], flock.velocities, -4.0 * flock.velocities)
+    groups = np.where(neighbours, flock.groups, 5)
     other = dataclasses.replace(flock, positions=elsewhere, velocities=otherwise, groups=groups)
     for name in LAWS:
         one, two = (accelerations(each, name)[0, 5] for each in (flock, other))
@@ -178,7 +178,7 @@ def test_a_local_law_uses_nothing_that_an_agent_did_not_hear(dimensions: int) ->
 
 @pytest.mark.parametrize("shape", [(1, 5, 1, 9, 2), (1, 5, 0, 3, 2), (1, 5, 3, 2)])
 @pytest.mark.parametrize("name", LOCAL)
-def test_observations_of_another_shape_are_refused(name: str, shape: tuple[int, ...]) -> None:
+def test_wrong_observation_shapes_raise(name: str, shape: tuple[int, ...]) -> None:
     law: Any = ef.load(name)
     with pytest.raises(InputError, match=rf"shape \(B, N, 1, {law.senses.width}, D\); got"):
         law(np.zeros(shape, np.float32))
@@ -191,26 +191,26 @@ OPTIONS = [(name, each.name) for name in LAWS for each in dataclasses.fields(fin
 
 
 @pytest.mark.parametrize(("name", "option"), OPTIONS)
-def test_wrong_options_are_refused_in_one_line(name: str, option: str) -> None:
+def test_wrong_options_raise_one_line(name: str, option: str) -> None:
     least = "above 0" if option == "clamp" else "of at least 0"
     wrong: list[Any] = [-1.0, math.nan, math.inf, "fast", True, [1.0]]
     for value in [*wrong, 0.0 if option == "clamp" else None]:
         with pytest.raises(InputError, match=rf"^{option} must be a finite number {least}; got ") as caught:
             ef.load(name, **{option: value})
         assert "\n" not in str(caught.value)
-    for told in ("-1", "nan", "fast", "true"):
+    for word in ("-1", "nan", "fast", "true"):
         with pytest.raises(InputError, match=rf"^{option} must be a finite number {least}; got "):
-            ef.load(f"{name}:{option}={told}")
+            ef.load(f"{name}:{option}={word}")
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_options_that_there_are_not_are_refused(name: str) -> None:
+def test_unknown_options_raise(name: str) -> None:
     with pytest.raises(InputError, match=f"controller '{name}' has no option 'speed'; its options are "):
         ef.load(name, speed=1.0)
 
 
 @pytest.mark.parametrize(("name", "option"), OPTIONS)
-def test_every_option_changes_the_law_and_may_be_given_in_its_name(name: str, option: str) -> None:
+def test_every_option_changes_the_law_and_can_be_part_of_the_name(name: str, option: str) -> None:
     flock, law = crowd(30, 2, size=0.6), ef.load(name)
     value = 0.5 if option == "clamp" else getattr(law, option) * 1.5
     changed: Any = ef.load(f"{name}:{option}={value}")
@@ -220,14 +220,14 @@ def test_every_option_changes_the_law_and_may_be_given_in_its_name(name: str, op
 
 
 @pytest.mark.parametrize("name", ["cucker-smale:beta=-1", "bonding-local:spring=stiff", "cucker-dong:core=nan"])
-def test_the_command_line_refuses_them_with_exit_code_two(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_command_line_rejects_wrong_options_with_exit_code_two(capsys: pytest.CaptureFixture[str], name: str) -> None:
     errors = failure(capsys, "simulate", "--controller", name, "--agents", "5", "--flocks", "1", "--duration", "0.1")
     option = name.partition(":")[2].partition("=")[0]
     assert errors.startswith(f"equiflock: {option} must be a finite number of at least 0; got ")
     assert errors.count("\n") == 1
 
 
-def test_the_command_line_flies_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_simulates_every_law(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("segregation:between=1.5:clamp=none", "reynolds:distance=0.2"):
         run("simulate", "--controller", name, "--agents", "10", "--flocks", "1", "--duration", "0.05")
         assert name.partition(":")[0] in capsys.readouterr().out
@@ -237,7 +237,7 @@ def test_the_command_line_flies_them(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_the_laws_fly_robots_of_other_units(name: str) -> None:
+def test_laws_can_be_scaled_to_other_units(name: str) -> None:
     for expected, found in zip(*both(name, start_of(2, 60), EXACT, steps=5), strict=True):
         assert np.array_equal(expected, found)
     for expected, found in zip(*both(name, start_of(3, 60), ROUNDED, steps=5), strict=True):
@@ -245,16 +245,16 @@ def test_the_laws_fly_robots_of_other_units(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_a_pupil_learns_from_each(name: str) -> None:
+def test_student_learns_from_each_law(name: str) -> None:
     recipe = ef.DAgger(
         controller="etdagnn", expert=name, epochs=1, agents=10, flocks=2, updates=2, duration=0.1, validation_flocks=1
     )
-    told: list[float] = []
-    ef.train(recipe, on_epoch=lambda report: told.append(report.loss))
-    assert len(told) == 1 and np.isfinite(told).all()
+    losses: list[float] = []
+    ef.train(recipe, on_epoch=lambda report: losses.append(report.loss))
+    assert len(losses) == 1 and np.isfinite(losses).all()
 
 
-def test_a_law_of_one_s_own_is_its_channels_and_its_answer() -> None:
+def test_custom_law_needs_channels_and_an_acceleration() -> None:
     @dataclasses.dataclass(frozen=True)
     class Follow(LocalLaw):
         rate: float = 2.0

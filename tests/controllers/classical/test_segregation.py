@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from equiflock.controllers.classical.segregation import segregation_gradient
 from equiflock.flock import Flock
 from equiflock.simulation.metrics import minimum_separation, velocity_variance
-from tests.controllers.classical.pairwise import Array, accelerations, assert_equal, fly, heard, over_pairs, pairs
+from tests.controllers.classical.pairwise import (
+    Array,
+    accelerations,
+    assert_equal,
+    fly,
+    neighbour_mask,
+    over_pairs,
+    pairs,
+)
 from tests.flocks import flocks
 
 NAMES = ("segregation", "segregation-local")
@@ -40,7 +48,7 @@ def test_the_law_is_its_equation(flock: Flock, seed: int, name: str) -> None:
     terms = -2.0 * v - 3.0 * (distance - liked) * (1.0 + 0.2**2 / distance**2) * r / distance
     expected = over_pairs(flock, terms, name, "sum")
     found = accelerations(flock, name, alignment=2.0, gain=3.0, within=0.3, between=0.8, unit=0.2)
-    assert_equal(found, expected, terms * heard(flock) if name.endswith("local") else terms, name)
+    assert_equal(found, expected, terms * neighbour_mask(flock) if name.endswith("local") else terms, name)
 
 
 @pytest.mark.parametrize("liked", [0.0, 0.4, 1.0, 5.0])
@@ -58,7 +66,7 @@ def test_agents_at_rest_accelerate_down_the_potential_of_the_flock(name: str, di
     flock = Flock(
         rng.uniform(-0.8, 0.8, (1, 12, dimensions)), np.zeros((1, 12, dimensions)), groups=rng.integers(0, 3, (1, 12))
     )
-    counted = ~np.eye(12, dtype=bool)[None, ..., None] & (heard(flock) if name.endswith("local") else True)
+    counted = ~np.eye(12, dtype=bool)[None, ..., None] & (neighbour_mask(flock) if name.endswith("local") else True)
     liked = np.where(kin(flock), WITHIN, BETWEEN)
 
     def total(positions: Array) -> float:
@@ -75,7 +83,7 @@ def test_agents_at_rest_accelerate_down_the_potential_of_the_flock(name: str, di
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("groups", "liked"), [([0, 0], WITHIN), ([0, 1], BETWEEN)])
-def test_two_agents_like_the_distance_of_their_groups(groups: list[int], liked: float) -> None:
+def test_two_agents_settle_at_the_preferred_distance(groups: list[int], liked: float) -> None:
     distances = np.array([0.1, 0.5, 0.9, 1.0, 1.1, 2.0, 10.0]) * liked
     assert potential(distances, liked).argmin() == 3
     positions = np.stack([[[distance, 0.0], [0.0, 0.0]] for distance in distances])
@@ -87,7 +95,7 @@ def test_two_agents_like_the_distance_of_their_groups(groups: list[int], liked: 
 
 
 @pytest.mark.slow
-def test_the_energy_of_a_flock_never_grows_velocities_agree_and_nobody_collides() -> None:
+def test_energy_decreases_velocities_align_and_agents_do_not_collide() -> None:
     rng = np.random.default_rng(0)
     start = Flock(rng.uniform(-1.5, 1.5, (5, 15, 2)), rng.normal(size=(5, 15, 2)), groups=rng.integers(0, 3, (5, 15)))
 
@@ -112,6 +120,6 @@ def test_the_energy_of_a_flock_never_grows_velocities_agree_and_nobody_collides(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_flock_of_one_group_likes_one_distance(name: str) -> None:
+def test_flock_of_one_group_has_one_preferred_distance(name: str) -> None:
     flock = Flock(*np.random.default_rng(0).uniform(-1, 1, (2, 1, 20, 2)))
     assert np.array_equal(*(accelerations(flock, name, between=between) for between in (1.0, 7.0)))

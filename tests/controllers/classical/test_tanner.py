@@ -27,18 +27,18 @@ from tests.flocks import flocks
 def by_the_book(flock: Flock, b: int, everyone: bool, clamp: float, hold: float = 0.0) -> NDArray[Any]:
     """a_i = - sum_j v_ij - sum_j grad U(|r_ij|), agent by agent, and a brake on those who part, if they are held."""
     positions, velocities, roles, muted = flock.positions[b], flock.velocities[b], flock.roles[b], flock.muted[b]
-    heard = twins.hears(flock, b, 1.0)
+    neighbours = twins.hears(flock, b, 1.0)
     result = np.zeros_like(positions)
     for i in np.flatnonzero((roles == Role.FOLLOWER) & (flock.conditions[b] <= Condition.SILENT)):
         for j in range(len(positions)):
-            if heard[i, j]:
+            if neighbours[i, j]:
                 offset, square = positions[i] - positions[j], twins.square_distance(positions[i], positions[j])
                 per_fourth, per_square = offset / square**2, offset / square
                 result[i] -= 2.0 * (per_square - per_fourth)
                 parting = max(float(offset @ (velocities[i] - velocities[j])), 0.0)
                 fade = max(square - 0.75**2, 0.0) / (1.0 - 0.75**2)
-                result[i] -= hold / heard[i].sum() * fade * parting * per_square
-            if roles[j] != Role.OBSTACLE and not muted[j] if everyone else heard[i, j]:
+                result[i] -= hold / neighbours[i].sum() * fade * parting * per_square
+            if roles[j] != Role.OBSTACLE and not muted[j] if everyone else neighbours[i, j]:
                 result[i] -= velocities[i] - velocities[j]
         norm = np.sqrt((result[i] ** 2).sum())
         result[i] *= min(1.0, clamp / norm) if norm > 0 else 1.0
@@ -59,13 +59,13 @@ def test_each_law_is_its_double_sum(flock: Flock, name: str) -> None:
 
 
 @given(flocks(max_agents=15, failed=True), st.floats(0.1, 100.0))
-def test_the_expert_may_hold_on_to_those_who_leave(flock: Flock, hold: float) -> None:
+def test_expert_with_hold_is_its_double_sum(flock: Flock, hold: float) -> None:
     computed = accelerations(flock, "tanner", hold=hold)
     for b in range(len(flock)):
         np.testing.assert_allclose(computed[b], by_the_book(flock, b, True, 100.0, hold), rtol=1e-4, atol=1e-3)
 
 
-def test_two_that_part_are_braked_by_what_holds_them_and_two_that_meet_are_not() -> None:
+def test_hold_brakes_separating_agents_only() -> None:
     places = [[0.0, 0.0], [0.9, 0.0]]
     apart, together = (Flock([places], [[[0.0, 0.0], [speed, 0.0]]]) for speed in (0.2, -0.2))
     gained = accelerations(apart, "tanner", hold=50.0) - accelerations(apart, "tanner")
@@ -101,7 +101,7 @@ def in_whole_arrays(
     st.sampled_from(["norm", "entry"]),
     st.integers(1, 2),
 )
-def test_the_kernel_is_the_law_in_whole_arrays(
+def test_kernel_equals_the_vectorized_law(
     flock: Flock, name: str, clamp: float | None, clamp_by: str, hops: int
 ) -> None:
     law: Any = load(name, clamp=clamp, clamp_by=clamp_by)
@@ -123,7 +123,7 @@ def test_the_laws_are_the_same_on_any_number_of_threads_and_any_layout_of_memory
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 1, 2, 2), (1, 5, 0, 3, 2), (1, 4, 1, 3, 2), (1, 5, 1, 3, 3), (1, 5, 3, 2)])
-def test_observations_that_are_not_of_the_flock_are_refused(shape: tuple[int, ...]) -> None:
+def test_observations_of_another_shape_than_the_flock_raise(shape: tuple[int, ...]) -> None:
     flock = Flock(np.zeros((1, 5, 2)), np.zeros((1, 5, 2)))
     with pytest.raises(InputError, match="observations must be"):
         Tanner()(flock, np.zeros(shape, np.float32))
@@ -140,7 +140,7 @@ def test_the_laws_commute_with_rotations_and_reflections(flock: Flock, name: str
 
 
 @pytest.mark.parametrize("name", ["tanner", "tanner-dynamic", "tanner-fixed"])
-def test_the_laws_do_not_see_where_the_flock_is_or_how_it_drifts(name: str) -> None:
+def test_laws_are_invariant_to_translation_and_common_velocity(name: str) -> None:
     rng = np.random.default_rng(0)
     positions, velocities = np.round(rng.normal(size=(2, 1, 30, 3)) * 2**20) / 2**20
     one = accelerations(Flock(positions, velocities), name)
@@ -149,7 +149,7 @@ def test_the_laws_do_not_see_where_the_flock_is_or_how_it_drifts(name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["tanner", "tanner-dynamic", "tanner-fixed"])
-def test_renumbering_agents_renumbers_accelerations(name: str) -> None:
+def test_laws_are_permutation_equivariant(name: str) -> None:
     rng = np.random.default_rng(1)
     positions, velocities = rng.uniform(-2, 2, (2, 1, 40, 2))
     order = rng.permutation(40)
@@ -160,13 +160,13 @@ def test_renumbering_agents_renumbers_accelerations(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["tanner-dynamic", "tanner-fixed"])
-def test_a_decentralized_law_uses_nothing_that_an_agent_did_not_hear(name: str) -> None:
-    """Everybody whom agent 0 does not hear goes elsewhere: not a bit of its acceleration changes."""
+def test_decentralized_law_depends_on_neighbours_only(name: str) -> None:
+    """All agents but the neighbours of agent 0 move elsewhere: no bit of its acceleration changes."""
     rng = np.random.default_rng(2)
     positions, velocities = rng.uniform(-3, 3, (2, 1, 80, 2))
-    heard = twins.adjacency(positions[0], np.zeros(80), 1.0)[0] | (np.arange(80) == 0)
-    elsewhere = np.where(heard[:, None], positions[0], 50.0 + 9.0 * positions[0])[None]
-    otherwise = np.where(heard[:, None], velocities[0], -4.0 * velocities[0])[None]
+    neighbours = twins.adjacency(positions[0], np.zeros(80), 1.0)[0] | (np.arange(80) == 0)
+    elsewhere = np.where(neighbours[:, None], positions[0], 50.0 + 9.0 * positions[0])[None]
+    otherwise = np.where(neighbours[:, None], velocities[0], -4.0 * velocities[0])[None]
     one, other = accelerations(Flock(positions, velocities), name), accelerations(Flock(elsewhere, otherwise), name)
     assert one[0, 0].tobytes() == other[0, 0].tobytes()
     expert = [
@@ -176,7 +176,7 @@ def test_a_decentralized_law_uses_nothing_that_an_agent_did_not_hear(name: str) 
 
 
 @pytest.mark.parametrize("name", ["tanner", "tanner-dynamic", "tanner-fixed"])
-def test_the_clamp_shortens_without_turning(name: str) -> None:
+def test_clamp_keeps_the_direction(name: str) -> None:
     flock = Flock([[[0.0, 0.0], [0.05, 0.02], [0.3, 0.4]]], [[[1.0, 2.0], [0.0, 0.0], [0.0, 1.0]]])
     free, short = accelerations(flock, name, clamp=None)[0], accelerations(flock, name, clamp=2.0)[0]
     lengths = np.linalg.norm(free, axis=-1)
@@ -184,8 +184,8 @@ def test_the_clamp_shortens_without_turning(name: str) -> None:
     np.testing.assert_allclose(short, free * np.minimum(1, 2.0 / lengths)[:, None], rtol=1e-12)
 
 
-def test_the_fixed_law_listens_to_whoever_was_near_at_the_start() -> None:
-    """Two agents that separate for ever: the dynamic law lets go of the other, the fixed one pulls it back."""
+def test_fixed_law_uses_the_neighbours_of_the_start() -> None:
+    """Two agents separate: under the dynamic law for good, while the fixed law pulls them back."""
     flock = Flock([[[0.0, 0.0], [0.9, 0.0]]], [[[-5.0, 0.0], [5.0, 0.0]]])
     final = {}
     for name in ("tanner-fixed", "tanner-dynamic"):

@@ -26,7 +26,7 @@ def by_the_book(flock: Flock, b: int, everyone: bool, attraction: float, aim: st
     Whose aim are the leaders flies as if every v_j were their mean.
     """
     positions, velocities, roles = flock.positions[b], flock.velocities[b], flock.roles[b]
-    heard, sends = twins.hears(flock, b, 1.0), (roles != Role.OBSTACLE) & ~flock.muted[b]
+    neighbours, sends = twins.hears(flock, b, 1.0), (roles != Role.OBSTACLE) & ~flock.muted[b]
     leaders = np.flatnonzero((roles == Role.LEADER) & sends)
     seen = velocities.copy()
     if aim == "leaders" and len(leaders):
@@ -34,10 +34,10 @@ def by_the_book(flock: Flock, b: int, everyone: bool, attraction: float, aim: st
     result = np.zeros_like(positions)
     for i in np.flatnonzero((roles == Role.FOLLOWER) & (flock.conditions[b] <= Condition.SILENT)):
         for j in range(len(positions)):
-            if heard[i, j]:
+            if neighbours[i, j]:
                 offset, square = positions[i] - positions[j], twins.square_distance(positions[i], positions[j])
                 result[i] -= 2.0 * offset * (1.0 - attraction**2 / square) / square
-            if sends[j] if everyone else heard[i, j]:
+            if sends[j] if everyone else neighbours[i, j]:
                 result[i] -= velocities[i] - seen[j]
     return result
 
@@ -60,7 +60,7 @@ def test_a_law_with_another_attraction_or_aim_is_its_double_sum(
         np.testing.assert_allclose(found[b], expected, rtol=1e-4, atol=1e-4 * size)
 
 
-def test_agents_attract_each_other_from_the_distance_on_that_is_said() -> None:
+def test_agents_attract_each_other_beyond_the_attraction_distance() -> None:
     flock = Flock([[[0.0, 0.0], [0.9, 0.0]]], np.zeros((1, 2, 2)))
     for attraction, pulled in ((0.8, True), (0.9, None), (1.0, False)):
         (first, second), _ = accelerations(flock, "tanner", attraction=attraction)[0].T
@@ -68,7 +68,7 @@ def test_agents_attract_each_other_from_the_distance_on_that_is_said() -> None:
         assert first == pytest.approx(0.0, abs=1e-5) if pulled is None else (first > 0.1) == pulled
 
 
-def test_a_pair_that_parts_slowly_is_kept_by_attraction_and_lost_without() -> None:
+def test_attraction_keeps_a_slowly_separating_pair_connected() -> None:
     flock, apart = Flock([[[0.0, 0.0], [0.9, 0.0]]], [[[-0.1, 0.0], [0.1, 0.0]]]), {}
     for attraction in (0.8, 1.0):
         run = ef.simulate(flock, load("tanner-dynamic", attraction=attraction), duration=5.0, keep_every=500)
@@ -78,11 +78,11 @@ def test_a_pair_that_parts_slowly_is_kept_by_attraction_and_lost_without() -> No
 
 
 @given(flocks(roles=False, failed=True))
-def test_without_leaders_the_aim_is_the_flock_to_the_bit(flock: Flock) -> None:
+def test_aim_changes_no_bit_without_leaders(flock: Flock) -> None:
     np.testing.assert_array_equal(accelerations(flock, "tanner", aim="leaders"), accelerations(flock, "tanner"))
 
 
-def test_a_flock_whose_aim_are_its_leaders_comes_to_fly_as_they_do() -> None:
+def test_flock_that_aims_at_leaders_reaches_their_velocity() -> None:
     rng = np.random.default_rng(0)
     roles = [[Role.LEADER] * 2 + [Role.FOLLOWER] * 18]
     velocities = rng.normal(size=(1, 20, 2))
@@ -95,7 +95,7 @@ def test_a_flock_whose_aim_are_its_leaders_comes_to_fly_as_they_do() -> None:
 
 
 @given(flocks(), st.sampled_from(["tanner", "tanner-dynamic"]))
-def test_at_the_defaults_not_a_bit_is_other_than_without_these_options(flock: Flock, name: str) -> None:
+def test_default_options_change_no_bit(flock: Flock, name: str) -> None:
     observations = observe(flock, load(name).senses)
     known = (flock, observations) if name == "tanner" else (observations,)
     free: Any = load(name, clamp=None, attraction=1.0)

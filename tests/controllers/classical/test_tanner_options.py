@@ -45,7 +45,7 @@ def soft(own_registry: None) -> None:
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_the_clamp_by_entries_does_not_turn_with_the_flock_and_that_by_norms_does(name: str) -> None:
+def test_only_the_clamp_of_norms_is_equivariant(name: str) -> None:
     rng = np.random.default_rng(0)
     positions, velocities = rng.uniform(-1, 1, (2, 1, 30, 2))
     angle = 0.5
@@ -60,7 +60,7 @@ def test_the_clamp_by_entries_does_not_turn_with_the_flock_and_that_by_norms_doe
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_the_clamp_by_entries_bounds_the_largest_entry_and_leaves_the_rest(name: str) -> None:
+def test_clamp_of_entries_bounds_each_entry(name: str) -> None:
     flock = random_disk(3, 50, seed=1)
     free, clamped = (accelerations(flock, name, clamp=clamp, clamp_by="entry") for clamp in (None, 3.0))
     np.testing.assert_array_equal(clamped, np.clip(free, -3.0, 3.0))
@@ -76,7 +76,7 @@ def gradients_beyond(flock: Flock) -> Vectors:
 
 
 @given(flocks(failed=True))
-def test_the_sums_over_everybody_beyond_are_double_sums(flock: Flock) -> None:
+def test_sums_over_distant_agents_are_double_sums(flock: Flock) -> None:
     found = gradients_beyond(flock)
     for b in range(len(flock)):
         expected = twins.gradients_beyond(flock, b)
@@ -108,12 +108,12 @@ def test_a_far_agent_is_pulled_back_only_if_the_potential_is_not_cut_off() -> No
     np.testing.assert_allclose(pulled, [-expected, 0.0], rtol=1e-12)
 
 
-def test_an_obstacle_agent_out_of_reach_does_not_attract() -> None:
+def test_distant_obstacle_agent_does_not_attract() -> None:
     flock = Flock([[[0.0, 0.0], [0.5, 0.0], [3.0, 0.0]]], np.zeros((1, 3, 2)), [[Role.FOLLOWER] * 2 + [Role.OBSTACLE]])
     np.testing.assert_array_equal(accelerations(flock, "tanner", cut_off=False), accelerations(flock, "tanner"))
 
 
-def test_all_pairs_are_the_same_on_any_number_of_threads_and_take_memory_as_agents_do() -> None:
+def test_all_pairs_are_independent_of_threads_and_need_linear_memory() -> None:
     flock, law = random_disk(3, 200, seed=2), Tanner(cut_off=False)
     observations, found = observe(flock, law.senses), set()
     for count in (1, 2, 3):
@@ -129,7 +129,7 @@ def test_all_pairs_are_the_same_on_any_number_of_threads_and_take_memory_as_agen
     assert peak < 1e6  # an array of all pairs would be 72 MB
 
 
-def test_two_halves_of_a_flock_that_do_not_hear_each_other_come_nearer_only_if_it_is_not_cut_off() -> None:
+def test_disconnected_halves_approach_only_without_cut_off() -> None:
     rng, sides = np.random.default_rng(0), np.repeat([-3.0, 3.0], 10)[:, None] * [1.0, 0.0]
     flock, apart = Flock(rng.uniform(-0.5, 0.5, (1, 20, 2)) + sides, np.zeros((1, 20, 2))), {}
     for cut_off in (True, False):
@@ -152,7 +152,7 @@ def gradient_by_the_book(flock: Flock, weight: Any) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_a_law_follows_another_potential(soft: None, name: str) -> None:
+def test_law_follows_a_custom_potential(soft: None, name: str) -> None:
     flock, law = random_disk(2, 60, seed=4), load(name, potential="soft", clamp=None)
     assert law.senses.channels == (("velocity", "sum"), ("soft", "sum"))
     assert law.senses.topology == ("fixed" if name == "tanner-fixed" else "dynamic")
@@ -174,40 +174,40 @@ def test_the_papers_potential_as_a_feature_is_the_papers_law(own_registry: None,
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-3)
 
 
-def test_the_usual_laws_have_the_papers_senses() -> None:
+def test_default_laws_have_the_papers_senses() -> None:
     for name in LAWS:
         assert load(name).senses.paper_aggregation == "sum"
         assert load(name) == load(name, clamp=100.0, clamp_by="norm", potential="tanner")
 
 
-def test_a_controller_that_hears_a_plugins_feature_does_not_come_with_the_package_alone(soft: None) -> None:
+def test_controller_with_a_plugin_feature_is_not_bundled(soft: None) -> None:
     # Results of jobs are shared by all plugins if it does.
     assert is_bundled("tanner:potential=inverse-square:clamp=5")
     assert not is_bundled("tanner:potential=soft")
-    assert is_bundled("tanner:clamp=-1")  # whoever loads it is told
+    assert is_bundled("tanner:clamp=-1")  # load raises the error
 
 
 @pytest.mark.parametrize(
     "options", ["potential=soft", "clamp_by=entry:clamp=5", "cut_off=false", "attraction=0.8:aim=leaders"]
 )
-def test_a_pupil_learns_from_each(soft: None, options: str) -> None:
+def test_student_learns_from_each_law(soft: None, options: str) -> None:
     recipe = ef.DAgger(
         controller="etdagnn", expert=f"tanner:{options}", epochs=2, agents=20, flocks=3, updates=3, validation_flocks=1
     )
-    told: list[float] = []
-    ef.train(recipe, on_epoch=lambda report: told.append(report.loss))
-    assert len(told) == 2 and np.isfinite(told).all()
+    losses: list[float] = []
+    ef.train(recipe, on_epoch=lambda report: losses.append(report.loss))
+    assert len(losses) == 2 and np.isfinite(losses).all()
 
 
-def test_the_command_line_takes_them(own_registry: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_takes_the_options(own_registry: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "soft.py").write_text(
         "import equiflock as ef\n\n\n"
         "@ef.feature('soft', vector='position')\n"
         "def soft(square):\n    return -1.0 / (0.1 + square)\n"
     )
     options = "tanner:potential=soft:clamp_by=entry"
-    told = ["--flocks", "1", "--agents", "20", "--duration", "0.1"]
-    cli.main(["simulate", "--plugin", str(tmp_path / "soft.py"), "--controller", options, *told])
+    flags = ["--flocks", "1", "--agents", "20", "--duration", "0.1"]
+    cli.main(["simulate", "--plugin", str(tmp_path / "soft.py"), "--controller", options, *flags])
     assert "tanner" in capsys.readouterr().out
 
 
@@ -216,20 +216,20 @@ def test_the_command_line_takes_them(own_registry: None, tmp_path: Path, capsys:
     [
         ({"clamp_by": "entrys"}, "clamp_by must be one of 'norm', 'entry'; got 'entrys'; did you mean 'entry'"),
         ({"potential": "sofd"}, "potential must be one of .*'tanner', .*; got 'sofd'; did you mean 'soft'"),
-        ({"potential": "velocity"}, "potential must be a feature .* of positions; 'velocity' is of velocities"),
+        ({"potential": "velocity"}, "potential must be a feature .* of positions; 'velocity' uses velocities"),
         ({"potential": 3}, "potential must be one of"),
         ({"attraction": 0.0}, "attraction must be a finite number above 0; got 0.0"),
-        ({"attraction": 0.8, "potential": "soft"}, "attraction goes with the potential 'tanner' only; got 'soft'"),
+        ({"attraction": 0.8, "potential": "soft"}, "attraction needs the potential 'tanner'; got 'soft'"),
     ],
 )
 @pytest.mark.parametrize("name", LAWS)
-def test_wrong_options_are_refused(soft: None, name: str, options: dict[str, Any], words: str) -> None:
+def test_wrong_options_raise(soft: None, name: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         load(name, **options)
 
 
-def test_what_only_the_expert_with_its_own_potential_can_do_is_refused_of_others(soft: None) -> None:
-    with pytest.raises(InputError, match="cut_off=False goes with the potential 'tanner' only; got 'soft'"):
+def test_options_that_need_the_expert_or_its_potential_raise(soft: None) -> None:
+    with pytest.raises(InputError, match="cut_off=False needs the potential 'tanner'; got 'soft'"):
         load("tanner", cut_off=False, potential="soft")
     with pytest.raises(InputError, match="aim must be one of 'flock', 'leaders'; got 'leader'; did you mean 'leaders'"):
         load("tanner", aim="leader")
@@ -242,6 +242,6 @@ def test_what_only_the_expert_with_its_own_potential_can_do_is_refused_of_others
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 1, 1, 2), (1, 5, 0, 2, 2)])
-def test_too_few_channels_are_refused(soft: None, shape: tuple[int, ...]) -> None:
+def test_too_few_channels_raise(soft: None, shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=r"shape \(B, N, 1, 2, D\)"):
         load("tanner-dynamic", potential="soft")(np.zeros(shape, np.float32))  # type: ignore[call-arg]

@@ -59,7 +59,7 @@ def assert_equal_to_torch(controller: Any, z: Any) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("D", [2, 3])
 @pytest.mark.parametrize("hops", [1, 2, 3, 4])
-def test_every_network_in_the_plane_and_in_space(name: str, D: int, hops: int) -> None:
+def test_every_network_in_two_and_three_dimensions(name: str, D: int, hops: int) -> None:
     assert_equal_to_torch(network(name, hops, D, seed=hops), observations(3, 150, hops, D))
 
 
@@ -69,7 +69,7 @@ def test_any_number_of_agents_and_weights(name: str, flocks: int, agents: int, s
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_trained_weights_give_the_accelerations_that_torch_gives(name: str) -> None:
+def test_trained_weights_give_torchs_accelerations(name: str) -> None:
     start = ef.random_disk(flocks=5, agents=100, seed=3)
     fast = loaded(name)
     z = ef.observe(start, fast.senses)
@@ -80,7 +80,7 @@ def test_trained_weights_give_the_accelerations_that_torch_gives(name: str) -> N
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_an_agents_result_does_not_depend_on_its_place_its_company_or_the_number_of_threads(name: str) -> None:
+def test_result_does_not_depend_on_index_other_agents_or_threads(name: str) -> None:
     fast = loaded(name)
     z = observations(1, 3 * AGENTS_PER_THREAD + 7, 3, 2)
     with threads.use(1):
@@ -92,13 +92,13 @@ def test_an_agents_result_does_not_depend_on_its_place_its_company_or_the_number
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_no_nan_comes_out_however_large_what_goes_in(name: str) -> None:
+def test_large_observations_give_no_nan(name: str) -> None:
     fast = loaded(name)
     for size in (0.0, 1e-45, 1e-30, 1e15, 1e38):
         assert np.isfinite(fast(np.full((1, 5, 3, 3, 2), size, np.float32))).all()
 
 
-def test_other_modules_are_left_to_torch() -> None:
+def test_other_modules_have_no_compiled_form() -> None:
     class Louder(ETDAGNN):
         def forward(self, observations: torch.Tensor) -> torch.Tensor:
             return 2 * super().forward(observations)
@@ -121,7 +121,7 @@ def test_other_modules_are_left_to_torch() -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("hops", [1, 3])
-def test_a_flight_keeps_the_weights_that_the_network_had_when_it_began(name: str, hops: int) -> None:
+def test_flight_keeps_the_weights_of_its_start(name: str, hops: int) -> None:
     controller: Any = make_network(name, hops=hops)
     flying = as_numpy_function(controller)
     z = observations(1, 4, hops, 2)
@@ -133,7 +133,7 @@ def test_a_flight_keeps_the_weights_that_the_network_had_when_it_began(name: str
     assert not np.allclose(as_numpy_function(controller)(z), before)
 
 
-def test_observations_of_another_kind_are_refused() -> None:
+def test_wrong_observation_shapes_raise() -> None:
     flat = TDAGNN().compiled_form()
     assert flat is not None
     with pytest.raises(InputError, match="tdagnn is built for D = 2; got observations of D = 3"):

@@ -29,7 +29,7 @@ def test_every_layer_commutes_with_rotations_and_reflections(layer: nn.Module, D
 
 
 @pytest.mark.parametrize("kernel_size", [1, 2, 4])
-def test_the_convolution_is_torchs_own(kernel_size: int) -> None:
+def test_convolution_equals_torchs(kernel_size: int) -> None:
     layer = Conv(3, 5, kernel_size)
     nn.init.normal_(layer.bias)
     x = torch.randn(10, 4, 3)
@@ -38,7 +38,7 @@ def test_the_convolution_is_torchs_own(kernel_size: int) -> None:
 
 
 @pytest.mark.parametrize("D", [2, 3])
-def test_the_convolution_of_vectors_is_an_explicit_block_matrix(D: int) -> None:
+def test_vector_convolution_equals_a_block_matrix(D: int) -> None:
     """Each weight times the D x D identity, put together into one matrix over all channels, hops and components."""
     F, C, out, k = 4, 3, 5, 2
     layer = EqConv(C, out, k)
@@ -74,7 +74,7 @@ def test_activations_are_the_papers() -> None:
     torch.testing.assert_close(ScaleTanh()(x), x * torch.tanh(torch.tensor(5.0)))
 
 
-def test_weights_start_as_xavier_says() -> None:
+def test_initial_weights_are_xavier_uniform() -> None:
     layer = Conv(6, 32, 3)
     bound = (6.0 / (6 * 3 + 32 * 3)) ** 0.5
     assert layer.weight.abs().max() <= bound
@@ -83,7 +83,7 @@ def test_weights_start_as_xavier_says() -> None:
     assert convolve(torch.zeros(2, 3, 6), layer.weight).shape == (2, 1, 32)
 
 
-def test_drawn_biases_are_uniform_as_in_torchs_own_convolutions() -> None:
+def test_drawn_biases_are_uniform_as_in_torch() -> None:
     ours, torchs = Conv(6, 4000, 3), nn.Conv1d(6, 4000, 3)
     weight = ours.weight.clone()
     ours.draw_biases()

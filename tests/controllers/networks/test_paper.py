@@ -40,7 +40,7 @@ def test_the_variants_differ_as_in_the_papers_table() -> None:
 
 
 @pytest.mark.parametrize("name", ["tdagnn", "tdagnn-tf", "tdagnn-tf-mean"])
-def test_biases_that_begin_uniform_leave_the_first_weights_as_they_are(name: str) -> None:
+def test_uniform_biases_do_not_change_initial_weights(name: str) -> None:
     zero, usual, drawn = (
         make_network(name, 4),
         make_network(name, 4, biases="zero"),
@@ -55,7 +55,7 @@ def test_biases_that_begin_uniform_leave_the_first_weights_as_they_are(name: str
     assert 0.0 < min(bounds[1:]) <= max(bounds[1:]) <= 32**-0.5
 
 
-def test_how_biases_began_is_not_written_with_weights_that_replace_them(tmp_path: Path) -> None:
+def test_initial_biases_are_not_among_the_saved_options(tmp_path: Path) -> None:
     network: Any = make_network("tdagnn", 1, biases="uniform")
     assert network.options == {"hops": 3, "dimensions": 2}
     back: Any = ef.load_module(ef.save(network, tmp_path / "drawn.safetensors"))
@@ -63,9 +63,7 @@ def test_how_biases_began_is_not_written_with_weights_that_replace_them(tmp_path
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_whose_degree_divides_older_hops_is_written_with_weights_unless_it_is_the_papers(
-    name: str, tmp_path: Path
-) -> None:
+def test_hop_mean_is_saved_unless_it_is_the_default(name: str, tmp_path: Path) -> None:
     usual: Any = make_network(name, 1)
     assert "hop_mean" not in usual.options
     network: Any = make_network(f"{name}:hop_mean=sender", 1)
@@ -76,13 +74,13 @@ def test_whose_degree_divides_older_hops_is_written_with_weights_unless_it_is_th
     assert back.compiled_form().senses == network.senses
 
 
-def test_older_hops_of_channels_of_one_s_own_have_the_same_choice(tmp_path: Path) -> None:
+def test_hop_mean_works_with_custom_channels(tmp_path: Path) -> None:
     network: Any = make_network("etdagnn", channels=[["velocity", "sum"]], hop_mean="sender")
     back: Any = ef.load(ef.save(network, tmp_path / "own.safetensors"))
     assert back.senses == ef.Senses((("velocity", "sum"),), 3, hop_mean="sender")
 
 
-def test_biases_that_a_network_does_not_have_or_know_are_refused() -> None:
+def test_wrong_bias_options_raise() -> None:
     with pytest.raises(InputError, match="unexpected keyword argument 'biases'"):
         make_network("etdagnn", biases="uniform")
     with pytest.raises(InputError, match=r"biases[\s\S]*'unifrom'"):
@@ -90,7 +88,7 @@ def test_biases_that_a_network_does_not_have_or_know_are_refused() -> None:
 
 
 @given(st.sampled_from([2, 3]), st.integers(1, 4))
-def test_etdagnn_is_the_function_of_its_layers_one_after_the_other(D: int, hops: int) -> None:
+def test_etdagnn_equals_its_chain_of_layers(D: int, hops: int) -> None:
     network: Any = make_network("etdagnn", hops=hops)
     z = 5.0 * torch.randn(2, 6, hops, 3, D, generator=torch.Generator().manual_seed(hops))
     slow = network.layers(z.movedim(-1, 0))[..., 0, 0].movedim(0, -1)
@@ -107,7 +105,7 @@ def test_etdagnn_commutes_with_rotations_and_reflections(D: int, hops: int, seed
 
 
 @pytest.mark.parametrize("name", ["tdagnn", "tdagnn-tf", "tdagnn-tf-mean"])
-def test_the_tdagnn_family_does_not(name: str) -> None:
+def test_tdagnn_does_not_commute_with_rotations(name: str) -> None:
     quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
     z = torch.randn(1, 5, 3, 3, 2)
     network = make_network(name)
@@ -118,7 +116,7 @@ def test_the_tdagnn_family_does_not(name: str) -> None:
 def test_gradients_reach_every_weight_and_agree_with_finite_differences(name: str) -> None:
     network = make_network(name, hops=2).double()
     z = torch.randn(1, 3, 2, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    z[0, 0] = 0.0  # an agent that hears nobody
+    z[0, 0] = 0.0  # an agent without neighbours
     (network(z) ** 2).mean().backward()
     step = 1e-6
     for parameter in network.parameters():
@@ -134,7 +132,7 @@ def test_gradients_reach_every_weight_and_agree_with_finite_differences(name: st
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_flies_and_uses_nothing_but_each_agents_own_messages(name: str) -> None:
+def test_network_depends_on_each_agents_own_observation_only(name: str) -> None:
     network = make_network(name)
     start = ef.random_disk(2, 40)
     moment = next(ef.flight(start, network))
@@ -145,7 +143,7 @@ def test_a_network_flies_and_uses_nothing_but_each_agents_own_messages(name: str
     assert run.config["controller"] == name
 
 
-def test_a_network_is_asked_without_copies_or_gradients() -> None:
+def test_network_is_called_without_copies_or_gradients() -> None:
     seen: list[Any] = []
 
     class Nosy(torch.nn.Module):
@@ -159,7 +157,7 @@ def test_a_network_is_asked_without_copies_or_gradients() -> None:
     assert seen == [(moment.observations.ctypes.data, True)]
 
 
-def test_etdagnn_flies_in_space_with_weights_from_the_plane_and_tdagnn_says_it_cannot() -> None:
+def test_etdagnn_flies_in_three_dimensions_and_tdagnn_raises() -> None:
     ball = ef.random_disk(1, 40, dimensions=3)
     assert next(ef.flight(ball, make_network("etdagnn"))).accelerations.shape == (1, 40, 3)
     with pytest.raises(InputError, match="tdagnn is built for D = 2; got observations of D = 3"):
@@ -180,7 +178,7 @@ def test_a_network_takes_numpy_as_laws_do_and_tensors_as_modules_do() -> None:
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_a_law_may_ask_a_network() -> None:
+def test_law_can_call_a_network() -> None:
     network: Any = ef.load("etdagnn")
 
     @ef.controller("cautious", senses=ef.paper_senses("mean", 3))
@@ -192,7 +190,7 @@ def test_a_law_may_ask_a_network() -> None:
     np.testing.assert_allclose(half, 0.5 * whole, rtol=1e-4, atol=1e-4)
 
 
-def test_arrays_of_another_shape_are_refused_in_one_line() -> None:
+def test_wrong_array_shapes_raise_one_line() -> None:
     for network in (cast(Any, ef.load("etdagnn")), ef.load_module("etdagnn")):
         for shape in ((1, 5, 2, 3, 2), (5, 3, 3, 2)):
             with pytest.raises(InputError, match=r"etdagnn needs observations of shape \(B, N, K = 3, C = 3, D\); got"):
@@ -200,7 +198,7 @@ def test_arrays_of_another_shape_are_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("etdagnn", 560), ("tdagnn", 1730 + 6 * 3 * 32)])
-def test_both_aggregations_make_six_channels_the_means_and_then_the_sums(name: str, count: int, tmp_path: Path) -> None:
+def test_both_aggregations_give_six_channels(name: str, count: int, tmp_path: Path) -> None:
     network: Any = make_network(f"{name}:aggregation=both")
     mean, total = (ef.paper_senses(each, 3).channels for each in ("mean", "sum"))
     assert network.senses == ef.Senses((*mean, *total), hops=3)
@@ -212,9 +210,7 @@ def test_both_aggregations_make_six_channels_the_means_and_then_the_sums(name: s
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("aggregation", ["mean", "sum"])
-def test_another_aggregation_is_saved_with_the_weights_and_the_usual_one_is_not(
-    name: str, aggregation: Any, tmp_path: Path
-) -> None:
+def test_aggregation_is_saved_unless_it_is_the_default(name: str, aggregation: Any, tmp_path: Path) -> None:
     network: Any = make_network(name, aggregation=aggregation)
     assert network.senses == ef.paper_senses(aggregation, 3)
     usual: Any = make_network(name)
@@ -223,7 +219,7 @@ def test_another_aggregation_is_saved_with_the_weights_and_the_usual_one_is_not(
     assert back.senses == network.senses
 
 
-def test_groups_may_be_heard_by_both_aggregations() -> None:
+def test_groups_work_with_both_aggregations() -> None:
     network: Any = make_network("etdagnn:groups=true:aggregation=both")
     assert network.senses.width == 12
     with pytest.raises(InputError, match=r"aggregation[\s\S]*'boht'"):

@@ -1,4 +1,4 @@
-"""Starling hears means, sums, who leaves, and obstacles, and near these it may fly by weights of its own."""
+"""Starling observes means, sums, leaving neighbours and obstacles, near which it can use other weights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def observations(agents: int, hops: int = 3, D: int = 2, seed: int = 0) -> Any:
     return z
 
 
-def test_means_sums_whoever_leaves_and_the_velocity_of_the_nearest_obstacle_agent_are_its_channels() -> None:
+def test_starling_channels() -> None:
     network = starling(near=False)
     assert [how for _, how in CHANNELS] == ["mean"] * 3 + ["sum"] * 3 + ["mean", "sum"]
     assert [name for name, _ in CHANNELS[6:]] == ["leaving", "velocity:among=obstacles"]
@@ -51,7 +51,7 @@ def test_means_sums_whoever_leaves_and_the_velocity_of_the_nearest_obstacle_agen
     assert sum(weight.numel() for weight in starling().parameters()) == 2 * (560 + 2 * 3 * 16)
 
 
-def test_what_it_hears_of_obstacles_counts_for_nothing_before_it_is_tuned() -> None:
+def test_obstacle_channel_has_zero_weights_before_tuning() -> None:
     network, z = starling(near=False), observations(50)
     quiet = z.copy()
     quiet[..., OBSTACLE, :] = 0.0
@@ -60,14 +60,14 @@ def test_what_it_hears_of_obstacles_counts_for_nothing_before_it_is_tuned() -> N
 
 @pytest.mark.slow
 @given(st.integers(1, 2 * LANES + 3), st.integers(1, 4), st.sampled_from([2, 3]), st.integers(0, 99))
-def test_who_knows_of_an_obstacle_decides_by_other_weights(agents: int, hops: int, D: int, seed: int) -> None:
+def test_agents_that_observe_an_obstacle_use_the_near_weights(agents: int, hops: int, D: int, seed: int) -> None:
     network, z = starling(hops=hops, seed=seed), observations(agents, hops, D, seed)
     # One agent after the other, through the layers as they are written.
     expected = np.empty((agents, D), np.float32)
     for i in range(agents):
-        wary = bool(np.any(z[0, i, :, OBSTACLE] != 0.0))
+        near = bool(np.any(z[0, i, :, OBSTACLE] != 0.0))
         x = torch.from_numpy(z[0, i]).movedim(-1, 0)
-        expected[i] = (network.near if wary else network.layers)(x).detach().numpy().reshape(D)
+        expected[i] = (network.near if near else network.layers)(x).detach().numpy().reshape(D)
     scale = max(float(np.abs(expected).max()), 1.0)
     assert np.abs(network(torch.from_numpy(z)).detach().numpy()[0] - expected).max() < 1e-5 * scale
     assert np.abs(network.compiled_form()(z)[0] - expected).max() < 1e-5 * scale
@@ -81,17 +81,17 @@ def test_it_commutes_with_rotations_and_reflections(D: int, seed: int) -> None:
     assert np.allclose(turned, network.compiled_form()(z) @ turn.T, atol=1e-4)
 
 
-def test_weights_near_obstacles_change_nothing_elsewhere_to_the_bit() -> None:
+def test_near_weights_change_no_bit_without_obstacles() -> None:
     start = ef.random_disk(2, 30, seed=0)
-    plain, wary = (ef.simulate(start, starling(near), duration=0.2) for near in (False, True))
-    assert np.array_equal(plain.positions, wary.positions)
+    plain, with_near = (ef.simulate(start, starling(near), duration=0.2) for near in (False, True))
+    assert np.array_equal(plain.positions, with_near.positions)
     course = ef.ObstacleCourse(ef.RandomDisk(1, 30, seed=0), sides=12)
     rules: dict[str, Any] = {"duration": 1.5, "orbit": ef.Orbit(), "ending": None}
-    plain, wary = (ef.simulate(course.draw(), starling(near), **rules) for near in (False, True))
-    assert not np.array_equal(plain.positions, wary.positions)
+    plain, with_near = (ef.simulate(course.draw(), starling(near), **rules) for near in (False, True))
+    assert not np.array_equal(plain.positions, with_near.positions)
 
 
-def test_the_fused_flight_near_an_obstacle_is_that_of_parts() -> None:
+def test_fused_flight_near_an_obstacle_equals_the_unfused_one() -> None:
     start, network = ef.ObstacleCourse(ef.RandomDisk(2, 30, seed=1), sides=12).draw(), starling()
     rules: dict[str, Any] = {"duration": 1.5, "orbit": ef.Orbit(), "keep_every": None}
     fused = ef.simulate(start, network, **rules).flock()
@@ -100,7 +100,7 @@ def test_the_fused_flight_near_an_obstacle_is_that_of_parts() -> None:
     assert np.allclose(fused.positions, parts.positions, atol=1e-5)
 
 
-def test_weights_near_obstacles_are_saved_and_loaded(tmp_path: Path) -> None:
+def test_near_weights_are_saved_and_loaded(tmp_path: Path) -> None:
     network, z = starling(), observations(40)
     network.orbit = replace(ef.Orbit(), near=0.4)
     loaded: Any = ef.load(ef.save(network, tmp_path / "mine.safetensors"))
@@ -108,16 +108,16 @@ def test_weights_near_obstacles_are_saved_and_loaded(tmp_path: Path) -> None:
     assert np.array_equal(loaded(z), network.compiled_form()(z))
 
 
-def test_only_a_network_that_hears_of_obstacles_may_have_such_weights() -> None:
+def test_near_weights_need_an_obstacle_channel() -> None:
     with pytest.raises(InputError, match="etdagnn has no channel among obstacles"):
         make_network("etdagnn", near=True)
 
 
-def test_without_weights_near_obstacles_it_learns_by_the_compiled_gradient() -> None:
+def test_compiled_learner_trains_starling_without_near_weights() -> None:
     assert find_trainable_chain(starling(near=False)) is not None
     assert find_trainable_chain(starling()) is None
 
 
-def test_its_name_takes_options_like_any_networks() -> None:
+def test_starling_takes_network_options() -> None:
     options: Any = make_network("starling:hops=2:near=true").options
     assert options["hops"] == 2 and options["near"]

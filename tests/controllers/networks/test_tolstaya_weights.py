@@ -12,7 +12,7 @@ from equiflock.controllers.networks.tolstaya_weights import from_tolstaya, to_to
 from equiflock.runtime.checks import InputError
 
 
-def test_the_other_layout_computes_the_same_with_its_own_order_of_channels() -> None:
+def test_tolstaya_layout_computes_the_same_accelerations() -> None:
     network = make_network("tdagnn", seed=5)
     state = to_tolstaya(network)  # type: ignore[arg-type]
     assert {name: tuple(tensor.shape) for name, tensor in state.items()} == {
@@ -32,7 +32,7 @@ def test_the_other_layout_computes_the_same_with_its_own_order_of_channels() -> 
     torch.testing.assert_close(network(z)[0], x[0, :, 0].T)
 
 
-def test_a_round_trip_changes_nothing(tmp_path: Path) -> None:
+def test_round_trip_preserves_weights(tmp_path: Path) -> None:
     network = make_network("tdagnn", seed=6)
     torch.save(to_tolstaya(network), tmp_path / "theirs.pt")  # type: ignore[arg-type]
     back = from_tolstaya(tmp_path / "theirs.pt")
@@ -40,7 +40,7 @@ def test_a_round_trip_changes_nothing(tmp_path: Path) -> None:
         assert (back.state_dict()[name] == tensor).all()
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_wrong_state_dicts_raise(tmp_path: Path) -> None:
     state = to_tolstaya(make_network("tdagnn"))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="expected a state dict of"):
         from_tolstaya({"weights": torch.zeros(1)})
@@ -49,20 +49,20 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the weights do not fit"):
         from_tolstaya(state | {"conv_layers.2.bias": torch.zeros(3)})
     (tmp_path / "text.pt").write_text("hello")
-    with pytest.raises(InputError, match="is not a torch file of weights"):
+    with pytest.raises(InputError, match="is not a readable torch file of weights"):
         from_tolstaya(tmp_path / "text.pt")
     with pytest.raises(InputError, match="there is no such file"):
         from_tolstaya(tmp_path / "nothing.pt")
-    with pytest.raises(InputError, match="only tdagnn for D = 2"):
+    with pytest.raises(InputError, match="must be tdagnn for D = 2"):
         to_tolstaya(make_network("tdagnn-tf"))  # type: ignore[arg-type]
 
 
-def test_a_file_that_would_run_code_is_not_opened(tmp_path: Path) -> None:
+def test_file_with_code_is_not_opened(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return (Path.touch, (tmp_path / "sprung",))  # type: ignore[return-value]
 
     torch.save({"conv_layers.0.weight": Trap()}, tmp_path / "trap.pt")
-    with pytest.raises(InputError, match="is not a torch file of weights"):
+    with pytest.raises(InputError, match="is not a readable torch file of weights"):
         from_tolstaya(tmp_path / "trap.pt")
     assert not (tmp_path / "sprung").exists()

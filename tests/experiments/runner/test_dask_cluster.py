@@ -112,7 +112,7 @@ def test_a_worker_that_imported_a_plugin_before_its_change_refuses(
         cli.main([*sweep, *options, "--out", str(tmp_path / "after")])
     errors = capsys.readouterr().err
     assert "differs between the command and this worker: elsewhere_gains.py = " in errors
-    assert "must be started again after a change" in errors
+    assert "restart the workers of the cluster" in errors
 
 
 def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path, trainings_here: None) -> None:

@@ -1,10 +1,10 @@
-"""Cucker and Smale's law with a singular influence, phi(r) = r^-alpha, as of Carrillo, Choi, Mucha and Peszek (2017):
+"""Cucker and Smale's law with a singular influence, phi(r) = r^-alpha (Carrillo, Choi, Mucha, Peszek, 2017):
 
     a_i = (strength / N) sum_j |r_ij|^-alpha (v_j - v_i)
 
-For alpha >= 1 no two agents that begin apart ever touch ("Sharp conditions to avoid collisions in singular Cucker-Smale
-interactions"). That is a theorem of continuous time: two agents that meet head-on brake within a distance that a time
-step must resolve. The clamp and the strength are our choice.
+For alpha >= 1 agents that start at different positions never collide ("Sharp conditions to avoid collisions in singular
+Cucker-Smale interactions"). The theorem holds in continuous time: the time step must resolve the short distance within
+which two agents brake before a head-on collision. Clamp and strength are choices of this implementation.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from equiflock.features import Channel, feature, format_feature_name
 
 @feature("singular-influence", vector="velocity")
 def singular_influence(square: float, alpha: float = 1.0) -> float:
-    """The influence of one agent on another, phi(r) = r^-alpha, times v_ij."""
+    """Return the weight phi(r) = r^-alpha of v_ij: the influence of one agent on another."""
     return float(square ** (-0.5 * alpha))
 
 
 @dataclass(frozen=True)
 class CuckerSmaleSingularBase(InfluenceLaw):
-    """The singular law, whomever it sums over."""
+    """The singular law, for either range of its sums."""
 
     alpha: float = 1.0
-    """How steeply influence grows as agents come near: from 1 on they never touch."""
+    """Exponent of the influence at short distances; from 1 on, agents never collide."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """The mean of |r_ij|^-alpha v_ij."""
+        """Mean of |r_ij|^-alpha v_ij."""
         return ((format_feature_name("singular-influence", alpha=self.alpha), "mean"),)
 
 
 @controller("cucker-smale-singular")
 class CuckerSmaleSingular(CentralizedLaw, CuckerSmaleSingularBase):
-    """Alignment without a limit at a touch: who comes near flies as one before they meet. Up to some 2,000 agents."""
+    """Alignment diverges at contact, so agents match velocities before they collide. For up to about 2,000 agents."""
 
 
 @controller("cucker-smale-singular-local")
 class CuckerSmaleSingularLocal(LocalLaw, CuckerSmaleSingularBase):
-    """The singular law cut off at R, the mean being over those heard."""
+    """The singular law cut off at R, with means over neighbours."""

@@ -1,20 +1,21 @@
-"""Flocks that fly in a pattern: singular Cucker-Smale with formation control.
+"""Formation flight: the singular Cucker-Smale law with formation control.
 
 The law of Choi, Kalise, Peszek and Peters (2019, "A collisionless singular Cucker-Smale model with decentralized
 formation control"), with the noise of Choi, Oh and Tse (2021, "Controlled pattern formation of stochastic Cucker-Smale
-systems with network structures"). With a place z_i for each agent, and x_i = r_i - z_i,
+systems with network structures"). With a target z_i in the pattern for each agent, and x_i = r_i - z_i,
 
     a_i = (strength / N) sum_j |r_ij|^-alpha (v_j - v_i) + (gain / N) sum_j phi(|x_ij|^2) (x_j - x_i)
           + (noise / N) sum_j (v_j - v_i) dB/dt,    phi(s) = (1 + s)^-beta,  beta <= 1
 
-B is one Brownian motion for all, and the noise ends as velocities agree. The flock comes to fly as one with all x_i the
-same: in the pattern z, wherever that is. In continuous time, agents that begin apart never touch if alpha >= 1; but
-nothing keeps them farther apart, and those that trade places pass each other within some thousandths of R.
+B is one Brownian motion for all agents, and the noise vanishes as velocities align. The flock reaches a common velocity
+with all x_i equal, i.e. the pattern z up to a translation. In continuous time, agents that start at different positions
+never collide if alpha >= 1; but the law ensures no larger distance, and agents that swap places pass each other within
+some thousandths of R.
 
-In the paper of 2019 the control, the second sum, runs over i - 1 and i + 1 alone, a chain, without 1/N; in that of 2021
-over any symmetric connected network. The equations are as in the public code of one of its authors (Oh). 1/N in front
-of control and noise, and all numbers, are our choice. An agent's place in the pattern is no observation, but given by
-its number, so the law is privileged.
+In the paper of 2019 the control, the second sum, runs over the chain i - 1, i + 1 without 1/N; in that of 2021 over any
+symmetric connected network. The equations follow the public code of one of its authors (Oh). The factors 1/N of control
+and noise and all parameter values are choices of this implementation. An agent's place in the pattern depends on its
+number, which is no observation, so the law is privileged.
 """
 
 from __future__ import annotations
@@ -42,39 +43,38 @@ PullNetwork: TypeAlias = Literal["all", "chain"]
 
 @feature("tether", vector="position")
 def tether(square: float, beta: float = 0.5) -> float:
-    """The pull phi(|x|^2) = (1 + |x|^2)^-beta, times x_ij."""
+    """Return the weight phi(|x|^2) = (1 + |x|^2)^-beta of x_ij."""
     return float((1.0 + square) ** -beta)
 
 
 @controller("formation")
 @dataclass(frozen=True)
 class Formation(CuckerSmaleSingularBase):
-    """Everybody aligns with everybody, and takes its place in a pattern: a vee, a circle, a word. Up to 100 agents.
+    """All agents align and take their places in a pattern: a vee, a circle, a word. For up to about 100 agents.
 
-    A larger pattern is so wide that its agents hardly align, and rests late. Its sums are O(N^2) time. The pattern does
-    not turn with the flock. Obstacle agents, and agents that are silent or stopped, are left out.
+    In larger patterns agents are too far apart to align well, so they converge late. Sums take O(N^2) time. The pattern
+    does not rotate with the flock. Obstacle agents and silent or stopped agents are excluded.
     """
 
     strength: float = 20.0
-    """How fast velocities would agree, per second, at a distance of 1."""
+    """Rate of alignment, per second, at a distance of 1."""
     gain: float = 40.0
-    """How strongly agents are pulled to their places, per second squared."""
+    """Gain of the pull towards the places, per second squared."""
     beta: float = 0.5
-    """How the pull falls with the distance from the place: up to 1 slowly enough that every flock gets there."""
+    """Decay exponent of the pull with distance; up to 1, every flock reaches its pattern."""
     pattern: Pattern = field(default="vee", metadata=WORD_METADATA)
-    """The pattern: vee, circle, a word in capital letters; in Python also points (N, D)."""
+    """The pattern: vee, circle, or a word in capital letters; in Python also points (N, D)."""
     spacing: float = DEFAULT_SPACING
-    """The distance between neighbours in the pattern; points of your own are taken as they are."""
+    """Distance between neighbours in the pattern; custom points are not rescaled."""
     network: PullNetwork = "all"
-    """Who pulls whom to its place: all, or a chain, in which agent i looks at i - 1 and i + 1 alone. A chain needs a
-    gain, and a time, that grow with the square of its length."""
+    """Agents that the control runs over: all, or a chain, in which agent i depends on i - 1 and i + 1 only. A chain
+    needs a gain and a duration that grow with the square of its length."""
     noise: float = 0.0
-    """How strongly velocities are shaken as long as they differ, per square root of a second."""
+    """Gain of the noise on velocity differences, per square root of a second."""
     noise_step: float = 0.01
-    """The time step of the flight, by which the noise is scaled: a law has no clock."""
+    """Time step of the flight, which scales the noise: a law does not know the time step."""
     seed: int = 0
-    """Of the noise: the same seed and the same state of a flock give the same number, so a flock that is turned is
-    shaken by other numbers."""
+    """Seed of the noise, a function of the seed and the flock's state: a rotated flock gets different noise."""
 
     privileged: ClassVar[Literal[True]] = True
     senses: ClassVar[Senses] = MINIMAL_SENSES
@@ -89,18 +89,17 @@ class Formation(CuckerSmaleSingularBase):
         if self.beta > 1.0:
             raise InputError(f"beta must be at most 1; got {self.beta:g}")
         if not isinstance(self.pattern, str):
-            # Of tuples, so that laws can be compared, and nobody changes the points later.
+            # Tuples make laws comparable and the points immutable.
             points = tuple(tuple(map(float, point)) for point in self.pattern)
             object.__setattr__(self, "pattern", points)
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
-        """Accelerations (B, N, D) from the flock; its observations are not looked at."""
+        """Return accelerations (B, N, D) from the flock; observations are ignored."""
         channels = self.channels if self.noise == 0.0 else (*self.channels, ("velocity", "mean"))
         sums = sum_over_all_pairs(flock, channels)
-        # x = r - z, for which the pattern is a single point.
+        # x = r - z: all x are equal if the flock is in its pattern.
         places = assign_places(flock, self.pattern, self.spacing)
-        others = flock.arrays[1:]
-        relative_flock = Flock.view(flock.positions - places, *others, comm_radius=flock.comm_radius)
+        relative_flock = Flock.view(flock.positions - places, *flock.arrays[1:], comm_radius=flock.comm_radius)
         pull = (
             self._compute_pull_all(relative_flock)
             if self.network == "all"
@@ -112,40 +111,41 @@ class Formation(CuckerSmaleSingularBase):
         return clamp_norm(result, self.clamp)
 
     def _compute_pull_all(self, relative_flock: Flock) -> Vectors:
-        """(1/N) sum_j phi(|x_ij|^2) (x_j - x_i)."""
+        """Return (1/N) sum_j phi(|x_ij|^2) (x_j - x_i)."""
         return -sum_over_all_pairs(relative_flock, ((format_feature_name("tether", beta=self.beta), "mean"),))[:, :, 0]
 
     def _compute_pull_chain(self, relative_flock: Flock) -> Vectors:
-        """The sum of phi(|x_ij|^2) (x_j - x_i) over the agents before and after i, of those that count: O(N)."""
-        counted = (relative_flock.roles != OBSTACLE) & ~relative_flock.muted
+        """Return the sum of phi(|x_ij|^2) (x_j - x_i) over the members of the flock before and after i: O(N)."""
+        member = (relative_flock.roles != OBSTACLE) & ~relative_flock.muted
         pull = np.zeros(relative_flock.shape)
-        for neighbour in _find_chain_neighbours(counted):
-            # Whoever is at an end of the chain has no neighbour on that side: -1.
-            other = np.take_along_axis(relative_flock.positions, np.maximum(neighbour, 0)[..., None], axis=1)
-            way = np.where((neighbour >= 0)[..., None], other - relative_flock.positions, 0.0)
-            pull += (1.0 + np.square(way).sum(axis=-1, keepdims=True)) ** -self.beta * way
+        for neighbour in _find_chain_neighbours(member):
+            # -1 where the chain ends.
+            x = relative_flock.positions
+            x_j = np.take_along_axis(x, np.maximum(neighbour, 0)[..., None], axis=1)
+            difference = np.where((neighbour >= 0)[..., None], x_j - x, 0.0)
+            pull += (1.0 + np.square(difference).sum(axis=-1, keepdims=True)) ** -self.beta * difference
         return np.where((relative_flock.roles == FOLLOWER)[..., None], pull, 0.0)
 
     def _draw_noise(self, flock: Flock) -> Float64[np.ndarray, " B"]:
-        """The increment of B in a step, over the step: a normal number for each flock, over sqrt(noise_step)."""
+        """Return dB/dt for each flock: a standard normal number divided by sqrt(noise_step)."""
         states = (flock.positions[b].tobytes() + flock.velocities[b].tobytes() for b in range(len(flock)))
         return np.array([_draw_normal(self.seed, state) for state in states]) / math.sqrt(self.noise_step)
 
 
 def _find_chain_neighbours(
-    counted: Bool[np.ndarray, "B N"],
+    member: Bool[np.ndarray, "B N"],
 ) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
-    """The nearest agent that counts before each agent, and after it, by their numbers; -1 where there is none."""
-    B, N = counted.shape
-    numbers, nobody = np.arange(N), np.full((B, 1), -1)
-    before = np.maximum.accumulate(np.where(counted, numbers, -1), axis=1)
-    after = np.minimum.accumulate(np.where(counted, numbers, N)[:, ::-1], axis=1)[:, ::-1]
+    """Return the indices of the nearest members before and after each agent; -1 beyond the ends of the chain."""
+    B, N = member.shape
+    indices, none = np.arange(N), np.full((B, 1), -1)
+    before = np.maximum.accumulate(np.where(member, indices, -1), axis=1)
+    after = np.minimum.accumulate(np.where(member, indices, N)[:, ::-1], axis=1)[:, ::-1]
     after = np.where(after < N, after, -1)
-    return np.concatenate([nobody, before[:, :-1]], axis=1), np.concatenate([after[:, 1:], nobody], axis=1)
+    return np.concatenate([none, before[:, :-1]], axis=1), np.concatenate([after[:, 1:], none], axis=1)
 
 
 def _draw_normal(seed: int, state: bytes) -> float:
-    """A normal number that is a function of the seed and of the state of a flock."""
+    """Return a standard normal number that is a function of the seed and of a flock's state."""
     digest = hashlib.blake2b(state, digest_size=8, key=int(seed).to_bytes(8, "little")).digest()
-    # 53 bits, from the middle of the first share of the unit interval to the middle of the last.
+    # 53 bits as the midpoint of one of 2^53 intervals of (0, 1).
     return NormalDist().inv_cdf(((int.from_bytes(digest, "little") >> 11) + 0.5) * 2.0**-53)

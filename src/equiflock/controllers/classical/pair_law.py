@@ -1,9 +1,9 @@
-"""What the laws that are sums over pairs have in common.
+"""Base classes of laws that are functions of sums over pairs of agents.
 
-A law names its channels, as `Senses` does, and makes an acceleration of their sums. In its centralized form the sums
-run over the whole flock at any distance; cut off at R, they run over those that an agent hears, so every agent can fly
-it by itself. A law that has both forms is one class of numbers and equations, and two short ones that say whom it sums
-over.
+A law declares its channels, as in `Senses`, and computes an acceleration from their sums. In the centralized form the
+sums run over the whole flock at any distance; in the local form, cut off at R, they run over an agent's neighbours, so
+the law is decentralized. A law with both forms has one class with its parameters and equations, and a short subclass
+for each range of its sums.
 """
 
 from __future__ import annotations
@@ -22,51 +22,51 @@ from equiflock.runtime.checks import InputError, check_positive, is_finite, shor
 
 ChannelSums = Float64[np.ndarray, "B N C D"]
 MINIMAL_SENSES = Senses((("velocity", "mean"),))
-"""What is observed beside a centralized law, which makes its sums of the flock itself: as little as can be."""
+"""Observations of a centralized law, which computes its sums from the flock: the fewest possible."""
 DEFAULT_CLAMP = 100.0
-"""The largest norm of an acceleration, our choice, as for Tanner's laws: pushes at a touch have no limit otherwise."""
+"""Largest norm of an acceleration, chosen as for Tanner's laws: repulsion is unbounded at contact."""
 
 
 @dataclass(frozen=True)
 class PairLaw(ABC):
-    """A law that is a function of sums over pairs."""
+    """A law that is a function of sums over pairs of agents."""
 
     clamp: float | None = DEFAULT_CLAMP
-    """The largest norm of an acceleration; none for the law as published."""
+    """Largest norm of an acceleration; None for the law as published."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            check_option(each.name, getattr(self, each.name), each.default)
+        for field in fields(self):
+            check_option(field.name, getattr(self, field.name), field.default)
 
     @property
     @abstractmethod
     def channels(self) -> tuple[Channel, ...]:
-        """The features that are summed, or averaged."""
+        """Features to sum or average over pairs."""
 
     @abstractmethod
     def compute_acceleration(self, sums: ChannelSums) -> Vectors:
-        """Accelerations (B, N, D) from the sums of all channels (B, N, C, D), without the clamp."""
+        """Return accelerations (B, N, D) from the sums of all channels (B, N, C, D), before the clamp."""
 
 
 class CentralizedLaw(PairLaw):
-    """A law whose sums run over the whole flock, in which a mean is 1/N times the sum.
+    """A law whose sums run over the whole flock; a mean is 1/N times the sum.
 
-    O(N^2) time in blocks, and memory O(N): meant for up to some 2,000 agents, at which a step takes a tenth of a second
-    on one core. Obstacle agents, and agents that are silent or stopped, are left out: nobody avoids obstacles.
+    O(N^2) time, in blocks, and O(N) memory: meant for up to about 2,000 agents, for which a step takes 0.1 s on one
+    core. Obstacle agents and silent or stopped agents are excluded, so agents do not avoid obstacles.
     """
 
     privileged: ClassVar[Literal[True]] = True
     senses: ClassVar[Senses] = MINIMAL_SENSES
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
-        """Accelerations (B, N, D) from the flock; its observations are not looked at."""
+        """Return accelerations (B, N, D) from the flock; observations are ignored."""
         return clamp_norm(self.compute_acceleration(sum_over_all_pairs(flock, self.channels)), self.clamp)
 
 
 class LocalLaw(PairLaw):
-    """A law whose sums run over those that an agent hears, in which a mean is over these: O(N + edges).
+    """A law whose sums and means run over an agent's neighbours: O(N + edges) time.
 
-    Obstacle agents are heard as agents that stand still, which is no way to avoid them.
+    Obstacle agents count as neighbours that stand still, which does not make agents avoid them.
     """
 
     @property
@@ -75,15 +75,15 @@ class LocalLaw(PairLaw):
         return Senses(self.channels)
 
     def __call__(self, observations: Observations) -> Vectors:
-        """Accelerations (B, N, D) from one-hop sums (B, N, 1, C, D)."""
+        """Return accelerations (B, N, D) from one-hop sums (B, N, 1, C, D)."""
         width = len(self.channels)
         if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] != width:
-            raise InputError(f"observations must be of the shape (B, N, 1, {width}, D); got {observations.shape}")
+            raise InputError(f"observations must have the shape (B, N, 1, {width}, D); got {observations.shape}")
         return clamp_norm(self.compute_acceleration(observations[:, :, 0].astype(np.float64)), self.clamp)
 
 
 def check_option(name: str, value: object, default: object) -> None:
-    """A clear error unless a number is finite and at least 0; words and points are checked by their own law."""
+    """Raise InputError unless a number is finite and at least 0; laws check words and points themselves."""
     if name == "clamp":
         if value is not None:
             check_positive("clamp", value)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def check_option(name: str, value: object, default: object) -> None:
 
 
 def clamp_norm(accelerations: Vectors, clamp: float | None) -> Vectors:
-    """Min(1, C / |a|) a for each acceleration, which keeps a law equivariant."""
+    """Return min(1, C / |a|) a for each acceleration, which keeps a law equivariant."""
     if clamp is None:
         return accelerations
     norms = np.sqrt(np.square(accelerations).sum(axis=-1, keepdims=True))

@@ -2,9 +2,10 @@
 
     a_i = - alignment mean_j v_ij - cohesion mean_j r_ij + separation mean_j s(|r_ij|) r_ij,    j within R of i
 
-with s(r) = 1/r^2 - 1/d^2 for r < d and 0 beyond: Reynolds gives the rules in words, and his code (OpenSteer) separates
-by r_ij / |r_ij|^2. There each term is a unit vector of headings; here, as in the paper's introduction, they are vectors
-of positions and velocities. That s falls to 0 at d, and all numbers, are our choice.
+with s(r) = 1/r^2 - 1/d^2 for r < d and 0 beyond. Reynolds states the rules in words, and his code (OpenSteer) separates
+agents by r_ij / |r_ij|^2. There each term is a unit vector of headings; here, as in the paper's introduction, terms are
+vectors of positions and velocities. That s decreases to 0 at d, and all parameter values, are choices of this
+implementation.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ from equiflock.flock import Vectors
 
 @feature("separation", vector="position")
 def separation(square: float, distance: float = 0.6) -> float:
-    """Away from those that are nearer than a distance: 1/|r|^2 - 1/d^2."""
+    """Return the weight 1/|r|^2 - 1/d^2 of r_ij, or 0 beyond the distance d: repulsion from close agents."""
     return max(1.0 / square - 1.0 / (distance * distance), 0.0) if distance > 0.0 else 0.0
 
 
 @controller("reynolds")
 @dataclass(frozen=True)
 class Reynolds(LocalLaw):
-    """Boids: fly as your neighbours do, stay among them, and keep apart. Promises nothing, and looks alive."""
+    """Boids: align with neighbours, stay among them, and keep a distance. Lifelike, without guarantees."""
 
     alignment: float = 10.0
-    """How fast a velocity becomes that of its neighbours, per second."""
+    """Rate of alignment with neighbours, per second."""
     cohesion: float = 4.0
-    """The pull towards the middle of the neighbours, per distance."""
+    """Gain of the pull towards the centre of the neighbours, per second squared."""
     separation: float = 10.0
-    """The push from those that are too near."""
+    """Gain of the repulsion from agents that are closer than `distance`."""
     distance: float = 0.6
-    """Those nearer than this are too near."""
+    """Distance below which agents repel each other."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """The mean of v_ij, of r_ij, and of what pushes apart."""
-        apart = format_feature_name("separation", distance=self.distance)
-        return ("velocity", "mean"), ("position", "mean"), (apart, "mean")
+        """Means of v_ij, of r_ij and of the separation."""
+        separation = format_feature_name("separation", distance=self.distance)
+        return ("velocity", "mean"), ("position", "mean"), (separation, "mean")
 
     def compute_acceleration(self, sums: ChannelSums) -> Vectors:
-        """The three rules, each with its weight."""
+        """Return the weighted sum of the three rules."""
         return -self.alignment * sums[:, :, 0] - self.cohesion * sums[:, :, 1] + self.separation * sums[:, :, 2]

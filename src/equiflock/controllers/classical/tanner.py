@@ -2,11 +2,11 @@
 
     a_i = - sum_j v_ij - sum_j grad U(|r_ij|),    U(r) = 1/r^2 + ln r^2,
 
-so grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4), which is a sum of the paper's features. They differ in
-whom the sums run over. All clamp |a_i|_2 <= C, which keeps them equivariant under rotation and reflection.
+so grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4), which is a sum of the paper's features. The laws differ in
+the agents that the sums run over. All clamp |a_i|_2 <= C, which keeps them equivariant under rotation and reflection.
 
-The expert may also hold on to those who leave: - h times the mean of "leaving" is a brake on agents that part.
-Another potential is a feature of agents' positions, weight(|r_ij|^2) r_ij = grad U(|r_ij|), by its name.
+The expert can also add - h times the mean of the feature "leaving", which brakes agents that separate. A custom
+potential is given by the name of a feature of positions, weight(|r_ij|^2) r_ij = grad U(|r_ij|).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -38,22 +38,22 @@ from equiflock.runtime.jit import Array, Index, kernel
 ClampBy: TypeAlias = Literal["norm", "entry"]
 Aim: TypeAlias = Literal["flock", "leaders"]
 DEFAULT_CLAMP = 100.0
-"""C, the largest norm of an acceleration; the paper does not give it."""
+"""C, the largest norm of an acceleration; the paper does not state it."""
 TANNER_POTENTIAL = "tanner"
-"""The name of U(r) = 1/r^2 + ln r^2, which the paper's channels make up."""
+"""Name of U(r) = 1/r^2 + ln r^2, whose gradient is a sum of the paper's channels."""
 LEAVING_FEATURE = "leaving"
-"""The name of the feature by which agents hold on to those who fly away."""
+"""Name of the feature that `hold` multiplies."""
 
 
 @feature(TANNER_POTENTIAL, vector="position")
 def tanner_gradient(square: float, distance: float = 1.0) -> float:
-    """Grad U = 2 (1 / |r|^2 - d^2 / |r|^4) r, for U(r) = d^2 / r^2 + ln r^2."""
+    """Return the weight of grad U = 2 (1 / |r|^2 - d^2 / |r|^4) r, for U(r) = d^2 / r^2 + ln r^2."""
     return 2.0 * (1.0 - distance * distance / square) / square
 
 
 @feature(LEAVING_FEATURE, vector="position")
 def leaving(square: float, inner: float, begin: float = 0.75) -> float:
-    """The speed at which two fly apart, <r, v> / |r| if above 0, along r / |r|: it fades in from |r| = `begin` to 1."""
+    """Return the weight of max(<r, v> / |r|, 0) r / |r|, the separation speed, faded in from |r| = `begin` to 1."""
     fade = max(square - begin * begin, 0.0) / max(1.0 - begin * begin, 1e-16)
     return max(inner, 0.0) / square * fade
 
@@ -63,30 +63,30 @@ def leaving(square: float, inner: float, begin: float = 0.75) -> float:
 class Tanner:
     """The centralized expert: the velocity sum runs over the whole flock, the potential over neighbours within R.
 
-    U is constant beyond R, so the second sum needs the neighbours only, and the first is N v_i - sum_j v_j: O(N +
-    edges) in all. The flock is leaders and followers, without those that are silent or stopped; obstacle agents enter
-    through the potential, and through `hold`, alone.
+    U is constant beyond R, so the second sum needs neighbours only, and the first is N v_i - sum_j v_j: O(N + edges)
+    time in all. The velocity sum counts leaders and followers, except silent and stopped agents; obstacle agents enter
+    through the potential and `hold` only.
     """
 
     clamp: float | None = DEFAULT_CLAMP
     """C, the largest norm of an acceleration; None for no clamp."""
     clamp_by: ClampBy = "norm"
-    """Whether |a_i|_2 <= C, by its "norm", or every "entry" is within [-C, C], as Tolstaya et al. have it (section 5),
-    which does not turn with the flock."""
+    """What to clamp: the "norm", |a_i|_2 <= C, or every "entry" to [-C, C], as Tolstaya et al. do (section 5), which is
+    not rotation-equivariant."""
     potential: str = TANNER_POTENTIAL
     """The potential "tanner", or the feature that is the gradient of another."""
     cut_off: bool = True
-    """Whether U is constant beyond R. If not, the second sum runs over the whole flock at any distance, too, as in the
-    equation of section 2.2: O(N^2) time. Obstacle agents are avoided within R as before; U would have them attract from
+    """Whether U is constant beyond R. If not, the second sum also runs over the whole flock at any distance, as in the
+    equation of section 2.2: O(N^2) time. Obstacle agents still act within R only, as U would let them attract from
     afar."""
     attraction: float = 1.0
-    """The distance d in U(r) = d^2 / r^2 + ln r^2 from which on agents attract each other. The paper's is 1, so that at
-    R = 1 agents only repel each other, and nothing pulls back who is about to be lost."""
+    """The distance d in U(r) = d^2 / r^2 + ln r^2 beyond which agents attract each other. The paper's is 1, so that
+    with R = 1 agents only repel each other, and nothing pulls back an agent that is about to leave."""
     aim: Aim = "flock"
-    """The velocity that the first sum aims at, the mean of the "flock" or that of its "leaders", if it has any."""
+    """Target of the velocity sum: the mean velocity of the "flock", or of its "leaders" if it has any."""
     hold: float = 0.0
-    """h, how firmly agents hold on to those about to leave their reach: a_i has - h times the mean of "leaving" over
-    those heard, too, a brake on agents that part when they are 0.75 apart and more. The paper's is 0."""
+    """h, gain of the brake on agents about to lose contact: a_i includes - h times the mean of "leaving" over
+    neighbours, which acts on agents that separate at distances of 0.75 and more. The paper's is 0."""
 
     privileged: ClassVar[Literal[True]] = True
 
@@ -98,13 +98,13 @@ class Tanner:
         if not (is_finite(self.hold) and self.hold >= 0.0):
             raise InputError(f"hold must be a finite number of at least 0; got {shorten_repr(self.hold)}")
         if not self.cut_off and self.potential != TANNER_POTENTIAL:
-            raise InputError(f"cut_off=False goes with the potential {TANNER_POTENTIAL!r} only; got {self.potential!r}")
+            raise InputError(f"cut_off=False needs the potential {TANNER_POTENTIAL!r}; got {self.potential!r}")
 
     @property
     def senses(self) -> Senses:
-        """One hop of sums: the paper's three features, or velocity and the potential; and whoever leaves, if held."""
-        found = _make_senses(self.potential, "dynamic")
-        return replace(found, channels=(*found.channels, (LEAVING_FEATURE, "mean"))) if self.hold else found
+        """One hop of sums: the paper's three features, or velocity and the potential; "leaving" last, with `hold`."""
+        senses = _make_senses(self.potential, "dynamic")
+        return replace(senses, channels=(*senses.channels, (LEAVING_FEATURE, "mean"))) if self.hold else senses
 
     @cached_property
     def tanner_args(self) -> TannerArgs:
@@ -112,17 +112,23 @@ class Tanner:
         return _make_tanner_args(self)
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
-        """Accelerations (B, N, D) from the flock and its observations (B, N, 1, C, D), C = 3, or 4 with `hold`."""
+        """Return accelerations (B, N, D).
+
+        Args:
+            flock: the flock, whose velocities the first sum runs over.
+            observations: (B, N, 1, C, D), the channels of `senses`.
+        """
         if observations.shape[:2] != flock.shape[:2] or observations.shape[4:] != flock.shape[2:]:
-            raise InputError(f"observations must be those of the flock, {flock.shape}; got {observations.shape}")
-        # Agents that are far from each other attract each other by 2 / |r|, which falls slowly: nobody is left out.
+            expected = f"(B, N, 1, C, D) with (B, N, D) = {flock.shape}"
+            raise InputError(f"observations must have the shape {expected}, as the flock; got {observations.shape}")
+        # Distant agents attract each other by 2 / |r|, which decays too slowly to neglect any pair.
         far_gradients = EMPTY
         if not self.cut_off:
             name = format_feature_name(TANNER_POTENTIAL, distance=self.attraction)
             far_gradients = as_read_only(
                 sum_over_all_pairs(flock, ((name, "sum"),), exclusion_radius=flock.comm_radius)[:, :, 0]
             )
-        # Whoever sends nothing is left out of the sums, as obstacle agents are.
+        # Muted agents are excluded from the velocity sum, as obstacle agents are.
         counted = (
             flock.roles if flock.all_working else as_read_only(np.where(flock.muted, np.int8(OBSTACLE), flock.roles))
         )
@@ -132,16 +138,16 @@ class Tanner:
 @controller("tanner-dynamic")
 @dataclass(frozen=True)
 class TannerDynamic:
-    """The decentralized law for a changing graph: both sums over the agents that are within R now."""
+    """The decentralized law for a changing graph: both sums run over the agents within R now."""
 
     clamp: float | None = DEFAULT_CLAMP
     """C, the largest norm of an acceleration; None for no clamp."""
     clamp_by: ClampBy = "norm"
-    """Whether |a_i|_2 <= C, by its "norm", or every "entry" is within [-C, C], which does not turn with the flock."""
+    """What to clamp: the "norm", |a_i|_2 <= C, or every "entry" to [-C, C], which is not rotation-equivariant."""
     potential: str = TANNER_POTENTIAL
     """The potential "tanner", or the feature that is the gradient of another."""
     attraction: float = 1.0
-    """The distance d in U(r) = d^2 / r^2 + ln r^2 from which on agents attract each other."""
+    """The distance d in U(r) = d^2 / r^2 + ln r^2 beyond which agents attract each other."""
 
     topology: ClassVar[Topology] = "dynamic"
 
@@ -159,16 +165,16 @@ class TannerDynamic:
         return _make_tanner_args(self)
 
     def __call__(self, observations: Observations) -> Vectors:
-        """Accelerations (B, N, D) from one-hop sums (B, N, 1, 3, D)."""
+        """Return accelerations (B, N, D) from one-hop sums (B, N, 1, C, D)."""
         return _compute_accelerations(EMPTY, EMPTY_ROLES, EMPTY, observations, self.tanner_args)
 
 
 @controller("tanner-fixed")
 @dataclass(frozen=True)
 class TannerFixed(TannerDynamic):
-    """The decentralized law for a fixed graph: both sums over the agents that were within R at t = 0.
+    """The decentralized law for a fixed graph: both sums run over the agents that were within R at t = 0.
 
-    It is the same function as the dynamic law, of observations that are made of other agents.
+    The function is that of the dynamic law; the observations are sums over other agents.
     """
 
     topology: ClassVar[Topology] = "fixed"
@@ -184,57 +190,66 @@ def _make_senses(potential: str, topology: Topology) -> Senses:
 
 
 def _check_law(clamp: float | None, clamp_by: str, potential: str, attraction: float) -> None:
-    """Clear errors for what is the same of all three laws."""
+    """Raise InputError if an option that all three laws share is invalid."""
     check_positive("attraction", attraction)
     if attraction != 1.0 and potential != TANNER_POTENTIAL:
-        raise InputError(f"attraction goes with the potential {TANNER_POTENTIAL!r} only; got {potential!r}")
+        raise InputError(f"attraction needs the potential {TANNER_POTENTIAL!r}; got {potential!r}")
     if clamp is not None:
         check_positive("clamp", clamp)
     check_choice("clamp_by", clamp_by, get_args(ClampBy))
     if potential == TANNER_POTENTIAL:
         return
-    found = find_feature(potential, "potential")
-    if found.vector != "position" or found.uses_velocity:
-        raise InputError(f"potential must be a feature weight(|r|^2) of positions; {potential!r} is of velocities")
+    gradient = find_feature(potential, "potential")
+    if gradient.vector != "position" or gradient.uses_velocity:
+        raise InputError(f"potential must be a feature weight(|r|^2) of positions; {potential!r} uses velocities")
 
 
-TannerArgs: TypeAlias = tuple[float, bool, bool, float, bool, float]
-"""What the kernel is told of a law: C, infinity if there is none; whether entries are clamped rather than norms;
-whether observations have the sums of v_ij and of a declared gradient rather than the paper's three; d^2 of the
-potential; whether velocities aim at the leaders' mean; and h, whose means come last, if it is not 0."""
+class TannerArgs(NamedTuple):
+    """A law as the kernel takes it."""
+
+    clamp: float
+    """C; infinity for no clamp."""
+    clamps_entries: bool
+    """Whether to clamp entries instead of norms."""
+    has_own_potential: bool
+    """Whether observations have the sums of v_ij and of a custom gradient, instead of the paper's three features."""
+    attraction_squared: float
+    """d^2 of the potential."""
+    aims_at_leaders: bool
+    """Whether velocities aim at the leaders' mean."""
+    hold: float
+    """h; unless it is 0, the means of "leaving" are the last channel."""
 
 
 def _make_tanner_args(law: Tanner | TannerDynamic) -> TannerArgs:
-    clamp = math.inf if law.clamp is None else float(law.clamp)
-    square, led = float(law.attraction) ** 2, getattr(law, "aim", "flock") == "leaders"
-    return (
-        clamp,
-        law.clamp_by == "entry",
-        law.potential != TANNER_POTENTIAL,
-        square,
-        led,
-        float(getattr(law, "hold", 0.0)),
+    return TannerArgs(
+        clamp=math.inf if law.clamp is None else float(law.clamp),
+        clamps_entries=law.clamp_by == "entry",
+        has_own_potential=law.potential != TANNER_POTENTIAL,
+        attraction_squared=float(law.attraction) ** 2,
+        aims_at_leaders=getattr(law, "aim", "flock") == "leaders",
+        hold=float(getattr(law, "hold", 0.0)),
     )
 
 
 EMPTY, EMPTY_ROLES = np.empty((0, 0, 0)), np.empty((0, 0), np.int8)
-"""In place of velocities, roles and far gradients, for laws that know all sums from observations."""
+"""Placeholders for velocities, roles and far gradients, in laws that take all sums from observations."""
 for _array in (EMPTY, EMPTY_ROLES):
-    _array.setflags(write=False)  # as the arrays of a flock are, so that kernels are compiled once
+    _array.setflags(write=False)  # read-only as the arrays of a flock, so that Numba compiles one version of the kernel
 
 
 def _compute_accelerations(
     velocities: Vectors, roles: Roles, far_gradients: Vectors, observations: Observations, tanner_args: TannerArgs
 ) -> Vectors:
-    """The law for all flocks; each thread takes some of them."""
-    # The kernel does not look whether there is something where it reads.
-    width = (2 if tanner_args[2] else len(PAPER_FEATURES)) + (1 if tanner_args[5] else 0)
+    """Return the accelerations of all flocks, which the threads share."""
+    # The kernel does not check bounds.
+    width = (2 if tanner_args.has_own_potential else len(PAPER_FEATURES)) + (1 if tanner_args.hold else 0)
     if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] < width:
         expected = f"(B, N, 1, {width}, D)"
         raise InputError(f"observations must be one-hop sums of the shape {expected}; got {observations.shape}")
     B, N, _, _, D = observations.shape
-    known, result = np.ascontiguousarray(observations), np.empty((B, N, D))
-    common = velocities, roles, far_gradients, known, tanner_args, result
+    result = np.empty((B, N, D))
+    common = velocities, roles, far_gradients, np.ascontiguousarray(observations), tanner_args, result
     parts = threads.split_flocks(B, N) if B > 1 else [(0, 1)]
     threads.run_parallel(compute_tanner, [(*common, *part) for part in parts])
     return result
@@ -251,37 +266,38 @@ def compute_tanner(
     first: Index,
     last: Index,
 ) -> None:
-    """The law for the flocks first .. last, the velocity sums being those over the whole flock if velocities are given.
+    """Compute the accelerations of flocks first .. last; with velocities, their sum runs over the whole flock.
 
     Args:
-        velocities: (B, N, D), or of no flocks if sums of v_ij are taken from observations.
-        roles: (B, N), with velocities.
-        far_gradients: (B, N, D), the sums of grad U over agents that are not heard, or of no flocks.
-        observations: (B, N, K, C, D), the sums of v_ij, r_ij / |r_ij|^4 and r_ij / |r_ij|^2 in front, or those of v_ij
-            and of a declared gradient.
-        tanner_args: the clamp, and which sums these are.
+        velocities: (B, N, D), or (0, 0, 0) to take the sums of v_ij from observations.
+        roles: (B, N) with velocities, otherwise (0, 0).
+        far_gradients: (B, N, D), the sums of grad U over agents beyond R, or (0, 0, 0).
+        observations: (B, N, K, C, D), first the sums of v_ij, r_ij / |r_ij|^4 and r_ij / |r_ij|^2, or those of v_ij and
+            of a custom gradient.
+        tanner_args: the law.
         result: (B, N, D), accelerations.
         first: the first flock.
-        last: the one after the last.
+        last: the flock after the last one.
     """
     _, N, D = result.shape
-    everyone = len(velocities) > 0
-    clamp, by_entry, declared, attraction_squared, led, hold = tanner_args
-    leaving_channel = 2 if declared else len(PAPER_FEATURES)
+    whole_flock = len(velocities) > 0
+    clamp, attraction_squared, hold = tanner_args.clamp, tanner_args.attraction_squared, tanner_args.hold
+    has_own_potential = tanner_args.has_own_potential
+    leaving_channel = 2 if has_own_potential else len(PAPER_FEATURES)
     total = np.empty(D)
     for b in range(first, last):
-        # The sum of all velocities, and over how many agents: obstacle agents do not count.
+        # The sum of all velocities and the number of agents, without obstacle agents.
         count, leaders = 0, 0
         total[:] = 0.0
-        if everyone:
+        if whole_flock:
             for i in range(N):
                 if roles[b, i] != OBSTACLE:
                     count += 1
                     leaders += roles[b, i] == LEADER
                     for d in range(D):
                         total[d] += velocities[b, i, d]
-        # As if everybody flew as the leaders do, if that is the aim.
-        if led and leaders > 0:
+        # The same as if every agent had the leaders' mean velocity, if that is the aim.
+        if tanner_args.aims_at_leaders and leaders > 0:
             total[:] = 0.0
             for i in range(N):
                 if roles[b, i] == LEADER:
@@ -290,26 +306,27 @@ def compute_tanner(
         for i in range(N):
             square = 0.0
             for d in range(D):
-                # -sum_j v_ij = sum_j v_j - N v_i, or minus the sum over those heard.
-                sums = -np.float64(observations[b, i, 0, 0, d])
-                toward = total[d] - count * velocities[b, i, d] if everyone else sums
-                # The sum over those heard of grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - d^2 r_ij / |r_ij|^4), or of another.
-                if declared:
-                    acceleration = toward - np.float64(observations[b, i, 0, 1, d])
+                # - sum_j v_ij, which is sum_j v_j - N v_i over the whole flock.
+                neighbour_sum = -np.float64(observations[b, i, 0, 0, d])
+                alignment = total[d] - count * velocities[b, i, d] if whole_flock else neighbour_sum
+                # - sum_j grad U(|r_ij|) = - 2 (r_ij / |r_ij|^2 - d^2 r_ij / |r_ij|^4), or a custom gradient.
+                if has_own_potential:
+                    acceleration = alignment - np.float64(observations[b, i, 0, 1, d])
                 else:
-                    per_fourth, per_square = observations[b, i, 0, 1, d], observations[b, i, 0, 2, d]
-                    acceleration = toward - 2.0 * (np.float64(per_square) - attraction_squared * np.float64(per_fourth))
-                # The same over everybody else, if U is not cut off.
+                    inverse_fourth = np.float64(observations[b, i, 0, 1, d])
+                    inverse_square = np.float64(observations[b, i, 0, 2, d])
+                    acceleration = alignment - 2.0 * (inverse_square - attraction_squared * inverse_fourth)
+                # The same over agents beyond R, if U is not cut off.
                 if len(far_gradients) > 0:
                     acceleration -= far_gradients[b, i, d]
-                # The brake on those who part.
+                # - h times the mean of "leaving".
                 if hold > 0.0:
                     acceleration -= hold * np.float64(observations[b, i, 0, leaving_channel, d])
                 result[b, i, d] = acceleration
                 square += acceleration * acceleration
             # The clamp: every entry to [-C, C], or min(1, C / |a|) a.
             norm = math.sqrt(square)
-            if by_entry:
+            if tanner_args.clamps_entries:
                 for d in range(D):
                     result[b, i, d] = min(max(result[b, i, d], -clamp), clamp)
             elif norm > clamp:

@@ -1,8 +1,8 @@
 """Networks of the package as data: layers, activations and channels, without weights and without torch.
 
-An `Architecture` is all that distinguishes two networks but the values of their weights. Both forms of a network are
-built from it: the compiled one (`equiflock.controllers.networks.compiled`) and the torch module
-(`equiflock.controllers.networks.models`). Functions here describe the paper's four networks (Table 1) and starling.
+An `Architecture` is everything about a network except the values of its weights. Both forms of a network are built
+from it: the compiled one (`equiflock.controllers.networks.compiled`) and the torch module
+(`equiflock.controllers.networks.models`). The functions here describe the paper's four networks (Table 1) and starling.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from equiflock.runtime.checks import InputError, check_choice, check_count
 Activation: TypeAlias = Literal["tanh", "scale-tanh", "scale-log"]
 """tanh acts on numbers; scale-tanh and scale-log act on vectors."""
 BiasInit: TypeAlias = Literal["zero", "uniform"]
-"""Initial biases of a network: zero, or uniform as in torch's own convolutions."""
+"""Initial biases of a network: zero, or uniform as in torch's convolutions."""
 AggregationChoice: TypeAlias = Aggregation | Literal["both"]
 """Aggregation of the paper's features; "both" is the mean of each and then the sum of each, twice the channels."""
 
@@ -31,7 +31,7 @@ class Convolution:
     """A convolution along the hops, without padding."""
 
     name: str
-    """Prefix of its tensors' names: `name.weight`, and `name.bias` in a network of numbers."""
+    """Prefix of the tensors' names: `name.weight`, and `name.bias` in a network of numbers."""
     inputs: int
     """Input channels: vectors, or numbers."""
     outputs: int
@@ -41,7 +41,7 @@ class Convolution:
 
     @property
     def near(self) -> str:
-        """Prefix of the tensors that agents near obstacles use in place of these."""
+        """Prefix of the tensors that agents near obstacles use instead."""
         return self.name.replace("layers", "near", 1)
 
 
@@ -53,21 +53,21 @@ class Architecture:
     """A chain of convolutions and activations over observations (B, N, K, C, D)."""
 
     name: str
-    """Registered name of the network; files of weights carry it."""
+    """Registered name of the network, which weights files store."""
     senses: Senses
-    """Channels and hops of its observations."""
+    """Channels and hops of the observations."""
     parts: tuple[Part, ...]
     """Convolutions and activations in their order."""
     acts_on_vectors: bool
     """Whether convolutions act on vectors (equivariant, without bias) or on numbers (with bias)."""
     dimensions: int | None = None
-    """D that the network is built for; None if it takes any."""
+    """D that the network is built for; None for any."""
     near: bool = False
-    """Whether agents that know of an obstacle, directly or over up to K hops, use a second set of weights."""
+    """Whether agents with an obstacle in any of their K hops use a second set of weights."""
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Arguments that describe the network again; files of weights carry them as JSON."""
+    """Arguments that recreate the architecture; weights files store them as JSON."""
     biases: BiasInit = field(default="zero", compare=False)
-    """Initial biases. They are not among the options, as trained weights replace them."""
+    """Initial biases; not among the options, because trained weights replace them."""
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
@@ -76,41 +76,41 @@ class Architecture:
 
     @property
     def is_chain(self) -> bool:
-        """Whether compiled kernels can evaluate it.
+        """Whether compiled kernels can evaluate the network.
 
-        They need activations that fit the kind of layer, never two in a row, a first kernel over all hops, kernels of
-        size 1 after it, and layers that fit one another.
+        Kernels need activations for the kind of layer, never two in a row, a first convolution over all hops, further
+        convolutions of size 1, and matching numbers of channels.
         """
         layers = self.convolutions
-        known = ("scale-tanh", "scale-log") if self.acts_on_vectors else ("tanh",)
-        if not layers or any(isinstance(part, str) and part not in known for part in self.parts):
+        supported = ("scale-tanh", "scale-log") if self.acts_on_vectors else ("tanh",)
+        if not layers or any(isinstance(part, str) and part not in supported for part in self.parts):
             return False
-        if any(isinstance(one, str) and isinstance(other, str) for one, other in pairwise(self.parts)):
+        if any(isinstance(part, str) and isinstance(after, str) for part, after in pairwise(self.parts)):
             return False
         sizes = [layer.hops for layer in layers]
-        fit = all(one.outputs == other.inputs for one, other in pairwise(layers))
+        fit = all(layer.outputs == after.inputs for layer, after in pairwise(layers))
         return fit and sizes == [self.senses.hops] + [1] * (len(layers) - 1)
 
     @property
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name and shape of every tensor of weights."""
-        found: dict[str, tuple[int, ...]] = {}
+        """Names and shapes of all tensors."""
+        shapes: dict[str, tuple[int, ...]] = {}
         for prefix in ("name", "near") if self.near else ("name",):
             for layer in self.convolutions:
-                own = getattr(layer, prefix)
-                found[f"{own}.weight"] = layer.outputs, layer.inputs, layer.hops
+                name = getattr(layer, prefix)
+                shapes[f"{name}.weight"] = layer.outputs, layer.inputs, layer.hops
                 if not self.acts_on_vectors:
-                    found[f"{own}.bias"] = (layer.outputs,)
-        return found
+                    shapes[f"{name}.bias"] = (layer.outputs,)
+        return shapes
 
     @property
     def obstacle_channel(self) -> int | None:
-        """First channel that is computed from obstacles alone; None if there is none."""
+        """Index of the first channel over obstacles only; None if there is none."""
         return obstacle_channel(self.senses)
 
 
 def obstacle_channel(senses: Senses) -> int | None:
-    """First channel that is computed from obstacles alone; None if there is none."""
+    """Return the index of the first channel over obstacles only; None if there is none."""
     return next((c for c, feature in enumerate(senses.features) if feature.among == "obstacles"), None)
 
 
@@ -126,7 +126,7 @@ def describe_tdagnn(
     biases: BiasInit = "zero",
     hop_mean: HopMean = "receiver",
 ) -> Architecture:
-    """Describe convolutions C D -> 32 (over all K hops) -> 32 -> D with bias; tanh after the first or the first two.
+    """Return convolutions C D -> 32 (over all K hops) -> 32 -> D with bias; tanh after the first or the first two.
 
     Args:
         name: the paper's variant.
@@ -136,8 +136,8 @@ def describe_tdagnn(
         dimensions: D.
         channels: in place of the paper's three, as for `Senses`.
         groups: whether channels distinguish the agent's own group from others (see `group_channels`).
-        biases: initial biases, which the paper leaves open: "zero", or "uniform" in [-1, 1] / sqrt(fan_in) as in
-            torch's own convolutions. All weights are drawn before any bias, so they are the same in both cases.
+        biases: initial biases, which the paper does not specify: "zero", or "uniform" in [-1, 1] / sqrt(fan_in) as in
+            torch's convolutions. Weights are drawn before biases, so they are the same in both cases.
         hop_mean: as for `Senses`.
     """
     senses = _make_senses(aggregation, hops, channels, groups, hop_mean)
@@ -160,19 +160,19 @@ def describe_etdagnn(
     hop_mean: HopMean = "receiver",
     near: bool = False,
 ) -> Architecture:
-    """Describe equivariant convolutions of vectors C -> 16 (over all K hops) -> 16 -> 1, for any dimension.
+    """Return equivariant convolutions of vectors C -> 16 (over all K hops) -> 16 -> 1, for any dimension.
 
     Scale-log precedes the first, scale-tanh follows it. The network commutes with every rotation and reflection.
 
     Args:
-        name: of the network.
+        name: name of the network.
         aggregation: "mean" or "sum" of the paper's three features, or "both", which makes six channels.
         hops: K.
         channels: in place of the paper's three, as for `Senses`.
         groups: whether channels distinguish the agent's own group from others (see `group_channels`).
         hop_mean: as for `Senses`.
-        near: whether agents that know of an obstacle, directly or over up to K hops, use a second set of weights. It
-            needs a channel among obstacles.
+        near: whether agents with an obstacle in any of their K hops use a second set of weights; needs a channel
+            among obstacles.
     """
     senses = _make_senses(aggregation, hops, channels, groups, hop_mean)
     if near:
@@ -189,18 +189,18 @@ def describe_etdagnn(
 
 
 def check_obstacle_channel(name: str, senses: Senses) -> None:
-    """Raise InputError unless a channel is computed from obstacles alone."""
+    """Raise InputError unless there is a channel over obstacles only."""
     if obstacle_channel(senses) is None:
         raise InputError(
-            f"{name} has no channel among obstacles, so agents near obstacles cannot use weights of their own: add a "
-            "channel such as inverse-square:among=obstacles"
+            f"{name} has no channel among obstacles, which weights near obstacles need: add a channel such as "
+            "inverse-square:among=obstacles"
         )
 
 
 def group_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
-    """Return velocity, position and inverse square, each of the own group and of others, to learn segregation from.
+    """Return velocity, position and inverse square, each over the own group and over others, for segregation.
 
-    After Omotuyi and Kumar (2022); the choice of the three is ours: alignment, attraction and repulsion.
+    After Omotuyi and Kumar (2022); this implementation chose the three, for alignment, attraction and repulsion.
     """
     features = "velocity", "position", "inverse-square"
     return tuple(
@@ -215,19 +215,19 @@ def _make_senses(
     groups: bool,
     hop_mean: HopMean,
 ) -> Senses:
-    """Return the paper's senses with this aggregation, or those of groups, or of the given channels."""
+    """Return the paper's senses with this aggregation, those of groups, or those with the given channels."""
     if groups and channels is not None:
-        raise InputError("groups=true sets the channels: leave out either groups or channels")
+        raise InputError("groups=true sets the channels: omit either groups or channels")
     check_choice("aggregation", aggregation, (*get_args(Aggregation), "both"))
     if channels is None:
-        make = group_channels if groups else paper_channels
-        each: tuple[Aggregation, ...] = ("mean", "sum") if aggregation == "both" else (aggregation,)
-        channels = [channel for one in each for channel in make(one)]
+        make_channels = group_channels if groups else paper_channels
+        aggregations: tuple[Aggregation, ...] = ("mean", "sum") if aggregation == "both" else (aggregation,)
+        channels = [channel for kind in aggregations for channel in make_channels(kind)]
     return Senses(cast(tuple[Channel, ...], tuple(channels)), hops, hop_mean=hop_mean)
 
 
 def _make_options(senses: Senses, default: Aggregation) -> dict[str, Any]:
-    """Return the hops, and the channels and hop mean where they are not the default, fit for JSON."""
+    """Return the hops, and channels and hop mean that differ from the default, JSON-serializable."""
     options: dict[str, Any] = {"hops": senses.hops}
     if senses.channels != paper_channels(default):
         options["channels"] = [list(channel) for channel in senses.channels]
@@ -237,7 +237,7 @@ def _make_options(senses: Senses, default: Aggregation) -> dict[str, Any]:
 
 
 DEFAULT_AGGREGATION: dict[str, Aggregation] = {"tdagnn-tf-mean": "mean"}
-"""Default aggregation, which files of weights omit, where it is not that of the function."""
+"""Default aggregation of networks for which it is not that of the function; weights files omit it."""
 
 STARLING_CHANNELS: tuple[Channel, ...] = (
     *paper_channels("mean"),
@@ -247,9 +247,9 @@ STARLING_CHANNELS: tuple[Channel, ...] = (
 )
 """Channels of starling, one controller for all flock sizes and scenarios.
 
-They are the mean and the sum of the paper's three features, since the mean serves small flocks best and the sum large
-ones; the neighbours that move away, to follow them; and the relative velocity of the nearest obstacle agent as the
-orbit technique sets it. Hops pass on the last, so that an agent knows of an obstacle that only others sense.
+They are the mean and the sum of the paper's three features, as the mean works best for small flocks and the sum for
+large ones; "leaving", to follow neighbours that move away; and the relative velocity of the nearest obstacle agent as
+the orbit technique sets it. Hops forward the last, so that an agent knows of obstacles that only others sense.
 """
 
 NETWORKS = {

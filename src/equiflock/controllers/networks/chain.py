@@ -1,14 +1,14 @@
-"""A network's weights as numbers: a table that kernels read, and all weights in one array.
+"""A network for kernels: a table of its layers, and all weights in one array.
 
 Layers of vectors treat the D components of their vectors alike; layers of numbers have one component. The first layer
-spans all hops, the others have kernels of size 1, so that each layer is one matrix. Sides of matrices are padded by
-zeros to a multiple of `lanes.BLOCK`; padding stays zero in training, as nothing depends on it.
+spans all hops, the others have kernels of size 1, so each layer is one matrix. The sides of matrices are padded with
+zeros to a multiple of `lane_kernels.BLOCK`; padding stays zero in training, as its gradient is zero.
 
-Layers with nothing between them are one linear map, and are multiplied out before agents go through them:
+Layers without an activation between them are one linear map, and are folded into one before they are evaluated:
 
     A_k = W_k A_(k-1),    c_k = W_k c_(k-1) + b_k
 
-or A_k = W_k and c_k = b_k for a layer that follows an activation. These products are the `folded` weights.
+with A_k = W_k and c_k = b_k for a layer after an activation. A_k and c_k are the `folded` weights.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from equiflock.controllers.networks.lane_kernels import pad_size
 from equiflock.runtime.jit import Array, kernel
 
 IDENTITY, TANH, SCALE_TANH, SCALE_LOG = range(4)
-"""What may follow a layer."""
+"""Activations after a layer."""
 ACTIVATIONS: dict[Activation, int] = {"tanh": TANH, "scale-tanh": SCALE_TANH, "scale-log": SCALE_LOG}
 
 (
@@ -40,8 +40,8 @@ ACTIVATIONS: dict[Activation, int] = {"tanh": TANH, "scale-tanh": SCALE_TANH, "s
     FOLDS_PREVIOUS,
     COLUMN_COUNT,
 ) = range(10)
-"""Columns of the table: padded sides; where weights and bias begin (-1: no bias); what follows the layer; the same for
-A_k and c_k among the folded weights; and whether the layer is multiplied out with the one before it."""
+"""Columns of the table: padded sides; offsets of weights and bias (-1: no bias); the activation after the layer; the
+number of inputs and the offsets of A_k and c_k among the folded weights; and whether the layer before is folded in."""
 
 
 class Layer(NamedTuple):
@@ -53,19 +53,19 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Layers and activations in their order, each a matrix."""
+    """Layers, each a matrix, and activations in their order."""
 
     layers: tuple[Layer, ...]
     table: Int64[np.ndarray, "layers columns"]
-    """One row for each layer, with the columns above."""
+    """One row per layer, with the columns above."""
     input_activation: int
-    """The activation before the first layer, or NOTHING."""
+    """Activation before the first layer, or IDENTITY."""
     acts_on_vectors: bool
-    """Whether layers act on vectors, or on single numbers."""
+    """Whether layers act on vectors or on single numbers."""
 
     @property
     def input_width(self) -> int:
-        """Number of vectors, or numbers, that the first layer takes."""
+        """Number of vectors, or numbers, in the first layer's input."""
         return int(self.layers[0].weight[0].size)
 
     @property
@@ -80,46 +80,46 @@ class Chain:
         return int(self.table[-1, FOLDED_BIAS_OFFSET] + self.table[-1, OUTPUTS])
 
     def weights(self) -> Float32[np.ndarray, " size"]:
-        """Copy the present weights of the layers into one array."""
+        """Return a copy of the layers' present weights in one array."""
         flat = np.zeros(self.size, np.float32)
-        for array, place in self._pair_views(flat):
-            place[:] = array
+        for array, view in self._pair_views(flat):
+            view[:] = array
         return flat
 
     def store(self, flat: Float32[np.ndarray, " size"]) -> None:
-        """Copy weights back into the layers."""
-        for array, place in self._pair_views(flat):
-            array[:] = place
+        """Copy weights from one array into the layers."""
+        for array, view in self._pair_views(flat):
+            array[:] = view
 
     def fold_weights(self) -> Float32[np.ndarray, " folded"]:
-        """Return the present weights, multiplied out where nothing is between two layers."""
-        product = np.empty(self.folded_size, np.float32)
-        fold(self.table, self.weights(), product)
-        return product
+        """Return A_k and c_k of the present weights."""
+        folded = np.empty(self.folded_size, np.float32)
+        fold(self.table, self.weights(), folded)
+        return folded
 
     def _pair_views(self, flat: Array) -> list[tuple[Array, Array]]:
-        """Pair each layer's weight and bias with its view of the flat array."""
-        found = []
+        """Return each layer's weight and bias with its view of the flat array."""
+        pairs = []
         for layer, row in zip(self.layers, self.table, strict=True):
-            # Inputs in the order in which observations lie in memory: hop by hop.
+            # Inputs in the memory order of observations: hop by hop.
             weight = layer.weight.transpose(0, 2, 1)
             outputs, K, C = weight.shape
             matrix = flat[row[WEIGHTS_OFFSET] : row[WEIGHTS_OFFSET] + row[OUTPUTS] * row[INPUTS]].reshape(
                 row[OUTPUTS], row[INPUTS]
             )
-            found.append((weight, matrix[:outputs, : K * C].reshape(outputs, K, C)))
+            pairs.append((weight, matrix[:outputs, : K * C].reshape(outputs, K, C)))
             if layer.bias is not None:
-                found.append((layer.bias, flat[row[BIAS_OFFSET] : row[BIAS_OFFSET] + outputs]))
-        return found
+                pairs.append((layer.bias, flat[row[BIAS_OFFSET] : row[BIAS_OFFSET] + outputs]))
+        return pairs
 
 
 def build_chain(architecture: Architecture, tensors: Mapping[str, Array], near: bool = False) -> Chain:
-    """Build the chain of an architecture that `is_chain`; it shares memory with the tensors.
+    """Return the chain of an architecture that `is_chain`, sharing memory with the tensors.
 
     Args:
         architecture: the layers and activations.
-        tensors: float32 weights by their names.
-        near: take the weights of agents near obstacles.
+        tensors: float32 weights by name.
+        near: whether to take the weights of agents near obstacles.
     """
     layers, activations = [], []
     for part, after in zip(architecture.parts, (*architecture.parts[1:], None), strict=True):
@@ -135,18 +135,18 @@ def build_chain(architecture: Architecture, tensors: Mapping[str, Array], near: 
 
 
 def _build_table(layers: Sequence[Layer], activations: Sequence[int]) -> Int64[np.ndarray, "layers columns"]:
-    """Return the table of layers, each followed by an activation or by nothing."""
+    """Return the table of layers, each followed by its activation or IDENTITY."""
     table = np.zeros((len(layers), COLUMN_COUNT), np.int64)
     at = folded_at = 0
     for k, (layer, row) in enumerate(zip(layers, table, strict=True)):
         outputs, inputs = pad_size(layer.weight.shape[0]), pad_size(layer.weight.shape[1] * layer.weight.shape[2])
-        joined = k > 0 and activations[k - 1] == IDENTITY
-        folded_inputs = table[k - 1, FOLDED_INPUTS] if joined else inputs
+        folds_previous = k > 0 and activations[k - 1] == IDENTITY
+        folded_inputs = table[k - 1, FOLDED_INPUTS] if folds_previous else inputs
         row[[OUTPUTS, INPUTS, ACTIVATION, FOLDS_PREVIOUS, FOLDED_INPUTS]] = (
             outputs,
             inputs,
             activations[k],
-            joined,
+            folds_previous,
             folded_inputs,
         )
         # Weight and bias of each layer, one after the other.
@@ -161,38 +161,38 @@ def _build_table(layers: Sequence[Layer], activations: Sequence[int]) -> Int64[n
 
 @kernel
 def fold(table: Array, weights: Array, folded: Array) -> None:
-    """Fill in A_k and c_k of every layer."""
+    """Compute A_k and c_k of every layer."""
     for k in range(len(table)):
         outputs, inputs, width = table[k, OUTPUTS], table[k, INPUTS], table[k, FOLDED_INPUTS]
         W = weights[table[k, WEIGHTS_OFFSET] :][: outputs * inputs].reshape(outputs, inputs)
         A = folded[table[k, FOLDED_OFFSET] :][: outputs * width].reshape(outputs, width)
         c = folded[table[k, FOLDED_BIAS_OFFSET] :][:outputs]
-        # b_k, or zero where a layer has no bias.
+        # c_k = b_k, or zero if the layer has no bias.
         for o in range(outputs):
             c[o] = weights[table[k, BIAS_OFFSET] + o] if table[k, BIAS_OFFSET] >= 0 else np.float32(0)
-        # Loops, here and below: Numba takes seconds to compile an assignment to a slice.
+        # A_k = W_k. These are loops because Numba takes seconds to compile an assignment to a slice.
         if not table[k, FOLDS_PREVIOUS]:
             for o in range(outputs):
                 for i in range(inputs):
                     A[o, i] = W[o, i]
             continue
-        # W_k A_(k-1) and W_k c_(k-1).
-        before = folded[table[k - 1, FOLDED_OFFSET] :][: inputs * width].reshape(inputs, width)
-        shift = folded[table[k - 1, FOLDED_BIAS_OFFSET] :][:inputs]
+        # A_k = W_k A_(k-1), c_k += W_k c_(k-1).
+        A_before = folded[table[k - 1, FOLDED_OFFSET] :][: inputs * width].reshape(inputs, width)
+        c_before = folded[table[k - 1, FOLDED_BIAS_OFFSET] :][:inputs]
         for o in range(outputs):
             for n in range(width):
                 A[o, n] = np.float32(0)
             for i in range(inputs):
-                c[o] += W[o, i] * shift[i]
+                c[o] += W[o, i] * c_before[i]
                 for n in range(width):
-                    A[o, n] += W[o, i] * before[i, n]
+                    A[o, n] += W[o, i] * A_before[i, n]
 
 
 @kernel
 def unfold(table: Array, weights: Array, folded: Array, folded_gradient: Array, gradient: Array) -> None:
-    """From dL/dA_k and dL/dc_k, in `folded_gradient`, to the gradient of all weights; slopes are overwritten.
+    """Compute the gradient of all weights from dL/dA_k and dL/dc_k in `folded_gradient`, which is overwritten.
 
-    dL/dW_k = dL/dA_k A_(k-1)^T + dL/dc_k c_(k-1)^T, dL/db_k = dL/dc_k, and what is passed on to the layer before is
+    dL/dW_k = dL/dA_k A_(k-1)^T + dL/dc_k c_(k-1)^T and dL/db_k = dL/dc_k. The gradients of the layer before grow by
     W_k^T dL/dA_k and W_k^T dL/dc_k.
     """
     for k in range(len(table) - 1, -1, -1):
@@ -201,6 +201,7 @@ def unfold(table: Array, weights: Array, folded: Array, folded_gradient: Array, 
         dW = gradient[table[k, WEIGHTS_OFFSET] :][: outputs * inputs].reshape(outputs, inputs)
         dA = folded_gradient[table[k, FOLDED_OFFSET] :][: outputs * width].reshape(outputs, width)
         dc = folded_gradient[table[k, FOLDED_BIAS_OFFSET] :][:outputs]
+        # dL/db_k.
         if table[k, BIAS_OFFSET] >= 0:
             for o in range(outputs):
                 gradient[table[k, BIAS_OFFSET] + o] = dc[o]
@@ -209,15 +210,16 @@ def unfold(table: Array, weights: Array, folded: Array, folded_gradient: Array, 
                 for i in range(inputs):
                     dW[o, i] = dA[o, i]
             continue
-        before = folded[table[k - 1, FOLDED_OFFSET] :][: inputs * width].reshape(inputs, width)
-        shift = folded[table[k - 1, FOLDED_BIAS_OFFSET] :][:inputs]
-        passed = folded_gradient[table[k - 1, FOLDED_OFFSET] :][: inputs * width].reshape(inputs, width)
-        passed_shift = folded_gradient[table[k - 1, FOLDED_BIAS_OFFSET] :][:inputs]
+        A_before = folded[table[k - 1, FOLDED_OFFSET] :][: inputs * width].reshape(inputs, width)
+        c_before = folded[table[k - 1, FOLDED_BIAS_OFFSET] :][:inputs]
+        # dL/dW_k, and the contributions to dL/dA_(k-1) and dL/dc_(k-1).
+        dA_before = folded_gradient[table[k - 1, FOLDED_OFFSET] :][: inputs * width].reshape(inputs, width)
+        dc_before = folded_gradient[table[k - 1, FOLDED_BIAS_OFFSET] :][:inputs]
         for o in range(outputs):
             for i in range(inputs):
-                total = dc[o] * shift[i]
-                passed_shift[i] += W[o, i] * dc[o]
+                total = dc[o] * c_before[i]
+                dc_before[i] += W[o, i] * dc[o]
                 for n in range(width):
-                    total += dA[o, n] * before[i, n]
-                    passed[i, n] += W[o, i] * dA[o, n]
+                    total += dA[o, n] * A_before[i, n]
+                    dA_before[i, n] += W[o, i] * dA[o, n]
                 dW[o, i] = total

@@ -1,11 +1,11 @@
-"""Networks as compiled functions of NumPy arrays: torch's numbers within 1e-5, without torch and its overhead."""
+"""Networks as compiled functions of NumPy arrays: within 1e-5 of torch's results, without torch and its overhead."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,53 @@ from equiflock.runtime.checks import InputError
 from equiflock.runtime.jit import Array, Index, kernel
 
 AGENTS_PER_THREAD = 4_000
-"""Fewer agents than this are not worth a thread of their own."""
+"""Smallest number of agents for which starting another thread pays."""
+
+
+class ChainArgs(NamedTuple):
+    """A chain of layers with its folded weights, as kernels take it."""
+
+    table: Array
+    """int64 (layers, COLUMN_COUNT): `Chain.table`."""
+    folded: Array
+    """float32 (folded_size,): A_k and c_k of all layers (see `equiflock.controllers.networks.chain`)."""
+    input_activation: Index
+    """Activation before the first layer, or IDENTITY."""
+    acts_on_vectors: bool
+    """Whether layers act on vectors of D components, or on single numbers."""
+
+
+class NetworkArgs(NamedTuple):
+    """Arguments of `evaluate_network` that describe a network."""
+
+    chain: ChainArgs
+    near_weights: Array
+    """float32 (folded_size,): folded weights of agents near obstacles; (0,) if the network has none."""
+    channel_count: Index
+    """C."""
+    obstacle_channel: Index
+    """Index of the obstacle channel; read only if there are `near_weights`."""
+
+
+class ScaleBuffers(NamedTuple):
+    """Memory for the scaling y = s(|x|) x of rows of vectors."""
+
+    norms: Array
+    """float32 (rows * LANES,): |x|."""
+    scales: Array
+    """float32 (rows * LANES,): s(|x|)."""
+    bits: Array
+    """int32 (rows * LANES,): workspace of `compute_log_scales`."""
+
+
+class ForwardBuffers(NamedTuple):
+    """Memory for one block of agents between two layers."""
+
+    outputs: Array
+    """float32 (components * widest layer * LANES,): outputs of a layer."""
+    activated: Array
+    """float32, same shape: the outputs after the activation."""
+    scales: ScaleBuffers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,13 +94,13 @@ class CompiledNetwork:
     """A network as a function of observations (B, N, K, C, D) that returns accelerations (B, N, D).
 
     Attributes:
-        architecture: one that `is_chain`.
-        tensors: its weights by their names, float32; the network does not follow later changes to them.
-        orbit: numbers of the orbit technique that the weights were tuned with; None if there are none.
+        architecture: an architecture that `is_chain`.
+        tensors: float32 weights by name; they are copied, so later changes have no effect.
+        orbit: parameters of the orbit technique that the weights were tuned with; None if there are none.
     """
 
     order_independent: ClassVar[bool] = True
-    """Each agent's acceleration depends on its own block alone, so agents may come in any order."""
+    """Each agent's acceleration depends on its own observation only, so agents may come in any order."""
     architecture: Architecture
     tensors: Mapping[str, NDArray[np.float32]]
     orbit: Orbit | None = None
@@ -65,7 +111,7 @@ class CompiledNetwork:
         object.__setattr__(self, "tensors", copies)
 
     def __repr__(self) -> str:
-        """Return one line without the weights."""
+        """Return a one-line description without the weights."""
         return f"CompiledNetwork({self.name}, {self.size} weights)"
 
     @property
@@ -75,17 +121,17 @@ class CompiledNetwork:
 
     @property
     def senses(self) -> Senses:
-        """Channels and hops of its observations."""
+        """Channels and hops of the observations."""
         return self.architecture.senses
 
     @property
     def dimensions(self) -> int | None:
-        """D that the network is built for; None if it takes any."""
+        """D that the network is built for; None for any."""
         return self.architecture.dimensions
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Arguments that describe the network again."""
+        """Options that recreate the architecture."""
         return self.architecture.options
 
     @property
@@ -94,91 +140,93 @@ class CompiledNetwork:
         return sum(tensor.size for tensor in self.tensors.values())
 
     @cached_property
-    def network_args(self) -> tuple[Any, ...]:
-        """Arguments of the kernel `evaluate_network`.
-
-        They are the program of the chain; the folded weights of agents near obstacles, or an empty array; and the
-        number of channels with the index of the obstacle channel.
-        """
+    def network_args(self) -> NetworkArgs:
+        """Arguments of the kernel `evaluate_network`."""
         architecture = self.architecture
         chain = build_chain(architecture, self.tensors)
-        near = np.empty(0, np.float32)
+        near_weights, obstacle_channel = np.empty(0, np.float32), 0
         if architecture.near:
-            near = build_chain(architecture, self.tensors, near=True).fold_weights()
-        channels = self.senses.width, (architecture.obstacle_channel or 0) if architecture.near else 0
-        return make_chain_args(chain, chain.fold_weights()), near, channels
+            near_weights = build_chain(architecture, self.tensors, near=True).fold_weights()
+            obstacle_channel = architecture.obstacle_channel or 0
+        return NetworkArgs(
+            make_chain_args(chain, chain.fold_weights()), near_weights, self.senses.width, obstacle_channel
+        )
 
     def compiled_form(self) -> CompiledNetwork:
-        """Return itself."""
+        """Return the network itself."""
         return self
 
     def __call__(self, observations: Observations) -> Vectors:
-        """Return accelerations, the same for any number of threads."""
+        """Return accelerations (B, N, D), the same for any number of threads."""
         shape, (K, C) = np.shape(observations), (self.senses.hops, self.senses.width)
         if len(shape) != 5 or shape[2:4] != (K, C):
             raise InputError(f"{self.name} needs observations of shape (B, N, K = {K}, C = {C}, D); got {shape}")
         B, N, _, _, D = shape
         if self.dimensions not in (None, D):
             raise InputError(f"{self.name} is built for D = {self.dimensions}; got observations of D = {D}")
-        # Contiguous float32, as the kernel would be compiled anew for any other layout or type.
-        known, accelerations = np.ascontiguousarray(observations, np.float32).reshape(B * N, -1), np.empty((B, N, D))
-        common = known, self.network_args, accelerations.reshape(B * N, D)
+        # Contiguous float32: Numba would compile the kernel again for any other layout or type.
+        rows, accelerations = np.ascontiguousarray(observations, np.float32).reshape(B * N, -1), np.empty((B, N, D))
+        common = rows, self.network_args, accelerations.reshape(B * N, D)
         threads.run_parallel(
             evaluate_network, [(*common, *part) for part in threads.split_range(B * N, AGENTS_PER_THREAD)]
         )
         return accelerations
 
 
-def make_chain_args(chain: Chain, folded: NDArray[np.float32]) -> tuple[Any, ...]:
-    """Return the arguments of kernels for a chain with these folded weights."""
-    return chain.table, folded, chain.input_activation, chain.acts_on_vectors
+def make_chain_args(chain: Chain, folded: NDArray[np.float32]) -> ChainArgs:
+    """Return the kernel arguments of a chain with these folded weights."""
+    return ChainArgs(chain.table, folded, chain.input_activation, chain.acts_on_vectors)
 
 
 @kernel
-def evaluate_network(observations: Array, network_args: Any, accelerations: Array, first: Index, last: Index) -> None:
-    """Agents first .. last of observations (n, K * C * D) through a network, into accelerations (n, D)."""
-    (table, folded, input_activation, acts_on_vectors), near, channels = network_args
+def evaluate_network(
+    observations: Array, network_args: NetworkArgs, accelerations: Array, first: Index, last: Index
+) -> None:
+    """Evaluate a network for agents first .. last of observations (n, K * C * D), into accelerations (n, D)."""
+    chain, near_weights = network_args.chain, network_args.near_weights
+    table, folded, input_activation = chain.table, chain.folded, chain.input_activation
     D = accelerations.shape[1]
-    components = D if acts_on_vectors else 1
-    # Rows for observations, whose padding stays zero, for what layers make of them, and for norms of vectors.
+    components = D if chain.acts_on_vectors else 1
+    # Rows for observations, whose padding stays zero, and for the outputs and norms of layers.
     inputs, widest = table[0, FOLDED_INPUTS], table[:, OUTPUTS].max()
-    raw, known = np.zeros(components * inputs * LANES, np.float32), np.zeros(components * inputs * LANES, np.float32)
-    made, bent = np.empty(components * widest * LANES, np.float32), np.empty(components * widest * LANES, np.float32)
-    buffers = made, bent, make_scale_buffers(max(inputs, widest))
-    near_obstacle = np.ones(LANES, np.bool_)
+    raw, loaded = np.zeros(components * inputs * LANES, np.float32), np.zeros(components * inputs * LANES, np.float32)
+    buffers = ForwardBuffers(
+        np.empty(components * widest * LANES, np.float32),
+        np.empty(components * widest * LANES, np.float32),
+        make_scale_buffers(max(inputs, widest)),
+    )
+    mask = np.ones(LANES, np.bool_)
     for base in range(first, last, LANES):
         count = min(LANES, last - base)
         load_observations(observations, base, count, components, raw)
-        x = activate(raw, input_activation, components, observations.shape[1] // components, buffers[2], known)
-        _write_accelerations(
-            _evaluate_chain(table, folded, components, x, buffers), base, count, near_obstacle, accelerations
-        )
-        # Those who know of an obstacle, if there are any, decide by weights of their own.
-        if near.size > 0 and _find_near_obstacle(observations, base, count, channels, D, near_obstacle):
+        x = activate(raw, input_activation, components, observations.shape[1] // components, buffers.scales, loaded)
+        _write_accelerations(_evaluate_chain(table, folded, components, x, buffers), base, count, mask, accelerations)
+        # Agents with an obstacle in their observations, if there are any, use `near_weights` instead.
+        if near_weights.size > 0 and _find_near_obstacle(observations, base, count, network_args, D, mask):
             _write_accelerations(
-                _evaluate_chain(table, near, components, x, buffers), base, count, near_obstacle, accelerations
+                _evaluate_chain(table, near_weights, components, x, buffers), base, count, mask, accelerations
             )
-            near_obstacle[:] = True
+            mask[:] = True
 
 
 @kernel
-def _evaluate_chain(table: Array, folded: Array, components: Index, x: Array, buffers: Any) -> Array:
-    """What a chain with these weights makes of rows x."""
-    made, bent, scales = buffers
+def _evaluate_chain(table: Array, folded: Array, components: Index, x: Array, buffers: ForwardBuffers) -> Array:
+    """Return the outputs of the last layer for the rows x."""
+    outputs, activated, scales = buffers.outputs, buffers.activated, buffers.scales
     for k in range(len(table)):
-        # Layers with nothing between them are multiplied out: only the last of them is computed.
+        # Layers without an activation between them are folded: only the last of them is computed.
         if k + 1 < len(table) and table[k, ACTIVATION] == IDENTITY:
             continue
-        apply_layer(table[k], folded, components, x, made)
-        outputs = table[k, OUTPUTS]
-        size = components * outputs * LANES
-        x = activate(made[:size], table[k, ACTIVATION], components, outputs, scales, bent[:size])
+        apply_layer(table[k], folded, components, x, outputs)
+        rows = table[k, OUTPUTS]
+        size = components * rows * LANES
+        x = activate(outputs[:size], table[k, ACTIVATION], components, rows, scales, activated[:size])
     return x
 
 
 @kernel
 def _write_accelerations(x: Array, base: Index, count: Index, mask: Array, accelerations: Array) -> None:
-    """Write the one vector, or the D numbers, that are left, as accelerations of these lanes."""
+    """Write the last layer's output, one vector or D numbers, as accelerations of the lanes in the mask."""
     for lane in range(count):
         if mask[lane]:
             for d in range(accelerations.shape[1]):
@@ -187,46 +235,48 @@ def _write_accelerations(x: Array, base: Index, count: Index, mask: Array, accel
 
 @kernel
 def _find_near_obstacle(
-    observations: Array, base: Index, count: Index, channels: Any, D: Index, near_obstacle: Array
+    observations: Array, base: Index, count: Index, network_args: NetworkArgs, D: Index, mask: Array
 ) -> bool:
-    """Mark the lanes whose agents know of an obstacle, by themselves or from others: whether there are any.
+    """Set the mask to the lanes whose obstacle channel is nonzero in any hop; return whether there are any.
 
-    That is those in whose observations the channel of obstacles is other than zero in any hop.
+    If there are none, the mask is all True.
     """
-    width, channel = channels
+    stride = network_args.channel_count * D
     some = False
     for lane in range(count):
-        near_obstacle[lane] = False
-        for at in range(channel * D, observations.shape[1], width * D):
+        mask[lane] = False
+        for at in range(network_args.obstacle_channel * D, observations.shape[1], stride):
             for d in range(D):
-                near_obstacle[lane] |= observations[base + lane, at + d] != 0.0
-        some |= near_obstacle[lane]
+                mask[lane] |= observations[base + lane, at + d] != 0.0
+        some |= mask[lane]
     if not some:
-        near_obstacle[:] = True
+        mask[:] = True
     return some
 
 
 @kernel
-def make_scale_buffers(rows: Index) -> Any:
-    """Memory for the norms of so many rows of vectors, what they are scaled by, and bits of numbers."""
-    return np.empty(rows * LANES, np.float32), np.empty(rows * LANES, np.float32), np.empty(rows * LANES, np.int32)
+def make_scale_buffers(rows: Index) -> ScaleBuffers:
+    """Return uninitialized memory for scaling this many rows of vectors."""
+    return ScaleBuffers(
+        np.empty(rows * LANES, np.float32), np.empty(rows * LANES, np.float32), np.empty(rows * LANES, np.int32)
+    )
 
 
 @kernel
 def apply_layer(row: Array, folded: Array, components: Index, x: Array, y: Array) -> None:
-    """Y = A_k x + c_k, for each component."""
+    """Compute y = A_k x + c_k for each component; `row` is the layer's row of the table."""
     outputs, inputs = row[OUTPUTS], row[FOLDED_INPUTS]
     weights, biases = folded[row[FOLDED_OFFSET] :][: outputs * inputs], folded[row[FOLDED_BIAS_OFFSET] :][:outputs]
     for d in range(components):
-        made = y[d * outputs * LANES : (d + 1) * outputs * LANES]
-        apply_affine(weights, biases, inputs, x[d * inputs * LANES : (d + 1) * inputs * LANES], made)
+        x_d, y_d = x[d * inputs * LANES : (d + 1) * inputs * LANES], y[d * outputs * LANES : (d + 1) * outputs * LANES]
+        apply_affine(weights, biases, inputs, x_d, y_d)
 
 
 @kernel
-def activate(x: Array, activation: Index, components: Index, channels: Index, buffers: Any, y: Array) -> Array:
-    """The activation of x, in y, which must not be x, or x itself if there is none.
+def activate(x: Array, activation: Index, components: Index, channels: Index, buffers: ScaleBuffers, y: Array) -> Array:
+    """Write the activation of x to y, which must not overlap x, and return y; return x itself for IDENTITY.
 
-    Of vectors, only the first `channels` are bent. `buffers` keeps their norms and what they were scaled by.
+    Scale activations change the first `channels` vectors only, and keep their norms and scales in `buffers`.
     """
     if activation == IDENTITY:
         return x
@@ -235,19 +285,19 @@ def activate(x: Array, activation: Index, components: Index, channels: Index, bu
         return y
     # Scale-tanh and scale-log shorten vectors by a function of their norms.
     size, stride = channels * LANES, x.size // components
-    norm, scale = buffers[0][:size], buffers[1][:size]
-    compute_norms(x, stride, norm)
+    norms, scales = buffers.norms[:size], buffers.scales[:size]
+    compute_norms(x, stride, norms)
     if activation == SCALE_LOG:
-        compute_log_scales(norm, scale, buffers[2][:size])
+        compute_log_scales(norms, scales, buffers.bits[:size])
     else:
-        compute_tanh_scales(norm, scale)
-    scale_vectors(x, stride, scale, y)
+        compute_tanh_scales(norms, scales)
+    scale_vectors(x, stride, scales, y)
     return y
 
 
 @kernel
 def load_observations(observations: Array, base: Index, count: Index, components: Index, x: Array) -> None:
-    """Transpose the observations of `count` agents into rows; lanes beyond, and rows of padding, keep what they had."""
+    """Transpose the observations of `count` agents into rows x; other lanes and rows of padding are not written."""
     block = observations[base : base + count]
     stride = x.size // components
     for c in range(np.uintp(block.shape[1])):

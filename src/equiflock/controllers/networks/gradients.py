@@ -1,26 +1,26 @@
-"""Errors and gradients of a chain of layers over a batch of tuples, compiled.
+"""Compiled kernels for the errors and gradients of a chain of layers over a batch of tuples.
 
-A tuple is what the N agents of one flock observed, and the accelerations that they should have answered. Tuples are
-kept as rows of agents, float32: for layers of vectors row d V + v is component d of the v-th of V vectors, for layers
+A tuple is the observations of the N agents of one flock and the accelerations that the expert commanded. Tuples are
+stored as float32 rows of agents: for layers of vectors row d V + v is component d of the v-th of V vectors, for layers
 of numbers row v is the v-th number. An activation before the first layer is applied when a tuple is packed, since no
-weight comes before it. A batch goes through the network in blocks of `LANES` agents, forth and, while all that a block
-needs is still in the processor's nearest cache, back again.
+weight comes before it. A batch passes through the network in blocks of `LANES` agents, forward and, while the block is
+still in the processor's nearest cache, backward.
 
-Arguments of these kernels:
+Arguments that several kernels share:
 
-    tuples   observations (T, rows, N) and targets (T, D, N)
-    places   (b,), which of the T tuples are the batch
-    program  of the network, as `compiled.make_chain_args` makes it
-    memory   as `make_batch_buffers` makes it
-    errors   (b,) float64, to which the sum over agents of |error|^2 is added
-    shares   (b,) float32, the weight of each tuple's |error|^2 in what is differentiated
-    turned   the folded matrices, transposed (`transpose`)
-    sums     partial sums (`lanes.PARTIAL_SUMS` each) of the gradient of the folded weights, to which that of a batch is added
+    tuples         all tuples, of which batches are drawn
+    batch_indices  (b,) int64, indices of the batch's tuples
+    chain_args     the network
+    buffers        memory from `make_batch_buffers`
+    errors         (b,) float64, to which each tuple's sum over agents of |error|^2 is added
+    tuple_weights  (b,) float32, weight of each tuple's |error|^2 in the loss L
+    transposed     the folded matrices, transposed (`transpose`)
+    sums           `PARTIAL_SUMS` partial sums per folded weight, to which the gradient of the batch is added
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,14 @@ from equiflock.controllers.networks.chain import (
     SCALE_LOG,
     TANH,
 )
-from equiflock.controllers.networks.compiled import activate, apply_layer, load_observations, make_scale_buffers
+from equiflock.controllers.networks.compiled import (
+    ChainArgs,
+    ScaleBuffers,
+    activate,
+    apply_layer,
+    load_observations,
+    make_scale_buffers,
+)
 from equiflock.controllers.networks.lane_kernels import (
     LANES,
     PARTIAL_SUMS,
@@ -51,31 +58,72 @@ from equiflock.controllers.networks.lane_kernels import (
 from equiflock.runtime.jit import Array, Index, kernel
 
 NO_TUPLE = -1
-"""The owner of a lane in which there is no agent."""
+"""Owner of a lane without an agent."""
+
+
+class TrainingTuples(NamedTuple):
+    """T tuples, packed as a learner reads them; the shapes here are those of compiled kernels."""
+
+    observations: Array
+    """float32 (T, rows, N)."""
+    targets: Array
+    """float32 (T, D, N): the expert's accelerations."""
+
+
+class BlockBuffers(NamedTuple):
+    """The agents of one block."""
+
+    observations: Array
+    """float32 (components * inputs * LANES,)."""
+    targets: Array
+    """float32 (D * LANES,)."""
+    weights: Array
+    """float32 (LANES,): weight of each agent's |error|^2 in the loss."""
+    squared_errors: Array
+    """float32 (LANES,): |error|^2."""
+    owners: Array
+    """int64 (LANES,): index in the batch of each agent's tuple, or NO_TUPLE."""
+
+
+class BatchBuffers(NamedTuple):
+    """Memory for one block of agents on its way forward and backward through a network."""
+
+    block: BlockBuffers
+    outputs: Array
+    """float32 (components * sum of all layers' outputs * LANES,): outputs of every layer."""
+    activated: Array
+    """float32, same shape: the outputs after the activations."""
+    scales: ScaleBuffers
+    """Norms and scales of the outputs, with a row for every output."""
+    gradients: Array
+    """float32 (components * widest layer * LANES,): dL/dy of a layer."""
+    next_gradients: Array
+    """float32, same shape: dL/dx, which becomes dL/dy of the layer before."""
+    derivatives: ScaleBuffers
+    """`norms` holds s' / |x| and `scales` holds (s' / |x|) <x, dL/dy>, with a row per output of the widest layer."""
+    zero_bias: Array
+    """float32 (widest layer,): zeros."""
 
 
 @kernel
-def make_batch_buffers(table: Array, components: Index, D: Index) -> Any:
-    """Memory for one block of agents on its way through a network and back."""
-    inputs, made = table[0, FOLDED_INPUTS], table[:, OUTPUTS].sum()
+def make_batch_buffers(table: Array, components: Index, D: Index) -> BatchBuffers:
+    """Return memory for one block of agents."""
+    inputs, total = table[0, FOLDED_INPUTS], table[:, OUTPUTS].sum()
     widest = max(inputs, table[:, OUTPUTS].max())
-    # Each agent's observations, targets, share in the loss, |error|^2, and the place of its tuple in the batch.
-    agents = (
+    block = BlockBuffers(
         np.zeros(components * inputs * LANES, np.float32),
         np.zeros(D * LANES, np.float32),
         np.zeros(LANES, np.float32),
         np.zeros(LANES, np.float32),
         np.zeros(LANES, np.int64),
     )
-    # What each layer made, before and after its activation, and the norms and scales of the latter.
-    results = np.zeros(components * made * LANES, np.float32), np.zeros(components * made * LANES, np.float32)
-    # Slopes dL/dx, by turns in two arrays, and s' / |x| and <x, dL/dy> of vectors.
-    gradients = np.zeros(components * widest * LANES, np.float32), np.zeros(components * widest * LANES, np.float32)
-    return (
-        agents,
-        results,
-        make_scale_buffers(made),
-        gradients,
+    return BatchBuffers(
+        block,
+        np.zeros(components * total * LANES, np.float32),
+        np.zeros(components * total * LANES, np.float32),
+        make_scale_buffers(total),
+        np.zeros(components * widest * LANES, np.float32),
+        np.zeros(components * widest * LANES, np.float32),
         make_scale_buffers(widest),
         np.zeros(widest, np.float32),
     )
@@ -83,53 +131,54 @@ def make_batch_buffers(table: Array, components: Index, D: Index) -> Any:
 
 @kernel
 def pack(observations: Array, input_activation: Index, components: Index, rows: Array) -> None:
-    """Write observations (T, N, K * C * D) as rows (T, K * C * D, N), bent by what comes before the first layer."""
+    """Write observations (T, N, K * C * D) as rows (T, K * C * D, N), after the activation before the first layer."""
     T, N, width = observations.shape
     channels = width // components
-    raw, known = np.zeros(width * LANES, np.float32), np.zeros(width * LANES, np.float32)
+    raw, y = np.zeros(width * LANES, np.float32), np.zeros(width * LANES, np.float32)
     buffers = make_scale_buffers(channels)
     for t in range(T):
         for base in range(0, N, LANES):
             count = min(LANES, N - base)
             load_observations(observations[t], base, count, components, raw)
-            bent = activate(raw, input_activation, components, channels, buffers, known)
+            activated = activate(raw, input_activation, components, channels, buffers, y)
             for c in range(width):
-                _copy(bent, c * LANES, count, rows[t, c], base)
+                _copy(activated, c * LANES, count, rows[t, c], base)
 
 
 @kernel
-def add_squared_errors(tuples: Any, batch_indices: Array, chain_args: Any, buffers: Any, errors: Array) -> None:
-    """Add up |error|^2 of every tuple of a batch."""
+def add_squared_errors(
+    tuples: TrainingTuples, batch_indices: Array, chain_args: ChainArgs, buffers: BatchBuffers, errors: Array
+) -> None:
+    """Add |error|^2 of every tuple of a batch."""
     tuple_weights = np.zeros(len(batch_indices), np.float32)
-    _, targets = tuples
-    for base in range(0, len(batch_indices) * targets.shape[2], LANES):
+    _, D, N = tuples.targets.shape
+    for base in range(0, len(batch_indices) * N, LANES):
         _gather_block(tuples, batch_indices, tuple_weights, base, chain_args, buffers)
-        _start_backward(_forward(chain_args, buffers, targets.shape[1]), chain_args, buffers, errors)
+        _start_backward(_forward(chain_args, buffers, D), buffers, errors)
 
 
 @kernel
 def add_gradient(
-    tuples: Any,
+    tuples: TrainingTuples,
     batch_indices: Array,
     tuple_weights: Array,
-    chain_args: Any,
-    buffers: Any,
+    chain_args: ChainArgs,
+    buffers: BatchBuffers,
     errors: Array,
     transposed: Array,
     sums: Array,
 ) -> None:
-    """Add up |error|^2 of every tuple, and the gradient of the sum over tuples of shares times |error|^2."""
-    _, targets = tuples
-    for base in range(0, len(batch_indices) * targets.shape[2], LANES):
+    """Add |error|^2 of every tuple, and the gradient of L = sum over tuples of tuple_weights times |error|^2."""
+    _, D, N = tuples.targets.shape
+    for base in range(0, len(batch_indices) * N, LANES):
         _gather_block(tuples, batch_indices, tuple_weights, base, chain_args, buffers)
-        result = _forward(chain_args, buffers, targets.shape[1])
-        _start_backward(result, chain_args, buffers, errors)
-        _backward(chain_args, buffers, targets.shape[1], transposed, sums)
+        _start_backward(_forward(chain_args, buffers, D), buffers, errors)
+        _backward(chain_args, buffers, D, transposed, sums)
 
 
 @kernel
 def transpose(table: Array, folded: Array, transposed: Array) -> None:
-    """Transpose the folded matrices, each in its place."""
+    """Write the transposed folded matrices, each at the offset of its original."""
     for k in range(len(table)):
         outputs, inputs = table[k, OUTPUTS], table[k, FOLDED_INPUTS]
         A = folded[table[k, FOLDED_OFFSET] :][: outputs * inputs].reshape(outputs, inputs)
@@ -138,33 +187,39 @@ def transpose(table: Array, folded: Array, transposed: Array) -> None:
 
 @kernel
 def _gather_block(
-    tuples: Any, batch_indices: Array, tuple_weights: Array, base: Index, chain_args: Any, buffers: Any
+    tuples: TrainingTuples,
+    batch_indices: Array,
+    tuple_weights: Array,
+    base: Index,
+    chain_args: ChainArgs,
+    buffers: BatchBuffers,
 ) -> None:
-    """Copy a block of the batch's agents; lanes beyond the last agent are zero and have no share in the loss."""
-    known, targets = tuples
-    x, target, share, _, owner = buffers[0]
-    N, D, rows = targets.shape[2], targets.shape[1], known.shape[1]
-    components = D if chain_args[3] else 1
+    """Copy agents base .. base + LANES of the batch into the block; lanes beyond the last agent become zero."""
+    observations, targets = tuples.observations, tuples.targets
+    block = buffers.block
+    x, y, weights, owners = block.observations, block.targets, block.weights, block.owners
+    N, D, rows = targets.shape[2], targets.shape[1], observations.shape[1]
+    components = D if chain_args.acts_on_vectors else 1
     # Rows of vectors are padded after each component.
     width, padding = rows // components, x.size // LANES // components - rows // components
     lane = 0
     while lane < LANES:
-        # So many agents of one tuple are next.
-        tuple_, agent = (base + lane) // N, (base + lane) % N
-        if tuple_ >= len(batch_indices):
+        # `count` agents of one tuple come next.
+        index, agent = (base + lane) // N, (base + lane) % N
+        if index >= len(batch_indices):
             count = LANES - lane
             x.reshape(-1, LANES)[:, lane:] = ZERO
-            target.reshape(-1, LANES)[:, lane:] = ZERO
-            share[lane:], owner[lane:] = ZERO, NO_TUPLE
+            y.reshape(-1, LANES)[:, lane:] = ZERO
+            weights[lane:], owners[lane:] = ZERO, NO_TUPLE
         else:
             count = min(N - agent, LANES - lane)
-            its, wanted = known[batch_indices[tuple_]], targets[batch_indices[tuple_]]
+            tuple_observations, tuple_targets = observations[batch_indices[index]], targets[batch_indices[index]]
             for row in range(rows):
-                _copy(its[row], agent, count, x, (row + row // width * padding) * LANES + lane)
+                _copy(tuple_observations[row], agent, count, x, (row + row // width * padding) * LANES + lane)
             for d in range(D):
-                _copy(wanted[d], agent, count, target, d * LANES + lane)
-            share[lane : lane + count] = tuple_weights[tuple_]
-            owner[lane : lane + count] = tuple_
+                _copy(tuple_targets[d], agent, count, y, d * LANES + lane)
+            weights[lane : lane + count] = tuple_weights[index]
+            owners[lane : lane + count] = index
         lane += count
 
 
@@ -176,51 +231,54 @@ def _copy(source: Array, first: Index, count: Index, target: Array, at: Index) -
 
 
 @kernel
-def _forward(chain_args: Any, buffers: Any, D: Index) -> Any:
-    """A block through all layers; returns the rows of the last, and keeps those of every layer."""
-    table, folded, _, acts_on_vectors = chain_args
-    components = D if acts_on_vectors else 1
-    x = buffers[0][0]
-    (made, bent), kept = buffers[1], buffers[2]
+def _forward(chain_args: ChainArgs, buffers: BatchBuffers, D: Index) -> Array:
+    """Return the outputs of the last layer for the block; the buffers keep those of every layer."""
+    table, folded = chain_args.table, chain_args.folded
+    components = D if chain_args.acts_on_vectors else 1
+    outputs, activated, scales = buffers.outputs, buffers.activated, buffers.scales
+    x = buffers.block.observations
     at = 0
     for k in range(len(table)):
-        outputs = table[k, OUTPUTS]
-        first, last = components * at * LANES, components * (at + outputs) * LANES
-        # Layers with nothing between them are multiplied out: only the last of them is computed.
+        rows = table[k, OUTPUTS]
+        first, last = components * at * LANES, components * (at + rows) * LANES
+        # Layers without an activation between them are folded: only the last of them is computed.
         if k + 1 == len(table) or table[k, ACTIVATION] != IDENTITY:
-            apply_layer(table[k], folded, components, x, made[first:last])
-            scales = kept[0][at * LANES :], kept[1][at * LANES :], kept[2][at * LANES :]
-            x = activate(made[first:last], table[k, ACTIVATION], components, outputs, scales, bent[first:last])
-        at += outputs
+            apply_layer(table[k], folded, components, x, outputs[first:last])
+            own_scales = ScaleBuffers(
+                scales.norms[at * LANES :], scales.scales[at * LANES :], scales.bits[at * LANES :]
+            )
+            x = activate(outputs[first:last], table[k, ACTIVATION], components, rows, own_scales, activated[first:last])
+        at += rows
     return x
 
 
 @kernel
-def _start_backward(result: Array, chain_args: Any, buffers: Any, errors: Array) -> None:
-    """Add up |error|^2 of each tuple, and begin the slopes with 2 share error."""
-    _, target, share, squares, owner = buffers[0]
-    gradients = buffers[3][0][: result.size]
-    gradients[:], squares[:] = ZERO, ZERO
-    for d in range(target.size // LANES):
-        # The acceleration is the one vector, or the D numbers, that are left.
-        answer, slope = result[d * LANES : (d + 1) * LANES], gradients[d * LANES : (d + 1) * LANES]
-        wanted = target[d * LANES : (d + 1) * LANES]
+def _start_backward(result: Array, buffers: BatchBuffers, errors: Array) -> None:
+    """Add |error|^2 of each tuple, and set the last layer's gradients to dL/dy = 2 weight error."""
+    block = buffers.block
+    targets, weights, squared_errors, owners = block.targets, block.weights, block.squared_errors, block.owners
+    gradients = buffers.gradients[: result.size]
+    gradients[:], squared_errors[:] = ZERO, ZERO
+    for d in range(targets.size // LANES):
+        # Row d of the result, one vector or D numbers, is component d of the acceleration.
+        y, target = result[d * LANES : (d + 1) * LANES], targets[d * LANES : (d + 1) * LANES]
+        dy = gradients[d * LANES : (d + 1) * LANES]
         for lane in range(LANES):
-            error = answer[lane] - wanted[lane]
-            slope[lane] = TWO * share[lane] * error
-            squares[lane] += error * error
+            error = y[lane] - target[lane]
+            dy[lane] = TWO * weights[lane] * error
+            squared_errors[lane] += error * error
     for lane in range(LANES):
-        if owner[lane] != NO_TUPLE:
-            errors[owner[lane]] += squares[lane]
+        if owners[lane] != NO_TUPLE:
+            errors[owners[lane]] += squared_errors[lane]
 
 
 @kernel
-def _backward(chain_args: Any, buffers: Any, D: Index, transposed: Array, sums: Array) -> None:
-    """The slopes of a block back through all layers, each of which adds to its gradient."""
-    table, _, _, acts_on_vectors = chain_args
+def _backward(chain_args: ChainArgs, buffers: BatchBuffers, D: Index, transposed: Array, sums: Array) -> None:
+    """Propagate the block's gradients back through all layers, and add those of each layer's weights to `sums`."""
+    table, acts_on_vectors = chain_args.table, chain_args.acts_on_vectors
     components = D if acts_on_vectors else 1
-    made, bent = buffers[1]
-    gradients, passed = buffers[3]
+    block_inputs, activated, zero_bias = buffers.block.observations, buffers.activated, buffers.zero_bias
+    gradients, next_gradients = buffers.gradients, buffers.next_gradients
     at = table[:, OUTPUTS].sum()
     for k in range(len(table) - 1, -1, -1):
         outputs, inputs = table[k, OUTPUTS], table[k, FOLDED_INPUTS]
@@ -228,49 +286,52 @@ def _backward(chain_args: Any, buffers: Any, D: Index, transposed: Array, sums: 
         if k + 1 < len(table) and table[k, ACTIVATION] == IDENTITY:
             continue
         first, last = components * at * LANES, components * (at + outputs) * LANES
-        # Back through the activation, then into the gradient of c_k.
-        its = gradients[: last - first]
+        # Back through the activation: from the gradient of its result to dL/dy of the layer.
+        dy = gradients[: last - first]
         _backpropagate_activation(
-            table[k, ACTIVATION], made[first:last], bent[first:last], components, at, buffers, its
+            table[k, ACTIVATION], buffers.outputs[first:last], activated[first:last], components, at, buffers, dy
         )
-        # What went into the layer: the result of the last layer before it that was computed, or observations.
+        # The layer's input x: the activated outputs of the last computed layer before it, or the observations.
         start = at
         row = k
         while row > 0 and table[row - 1, ACTIVATION] == IDENTITY:
             row -= 1
             start -= table[row, OUTPUTS]
-        x = buffers[0][0] if row == 0 else bent[components * (start - inputs) * LANES : components * start * LANES]
+        x = block_inputs if row == 0 else activated[components * (start - inputs) * LANES : components * start * LANES]
         weights = sums[table[k, FOLDED_OFFSET] * PARTIAL_SUMS :][: outputs * inputs * PARTIAL_SUMS]
         biases = sums[table[k, FOLDED_BIAS_OFFSET] * PARTIAL_SUMS :][: outputs * PARTIAL_SUMS]
-        across = transposed[table[k, FOLDED_OFFSET] :][: outputs * inputs]
+        A_T = transposed[table[k, FOLDED_OFFSET] :][: outputs * inputs]
         for d in range(components):
-            own = its[d * outputs * LANES : (d + 1) * outputs * LANES]
-            # Layers of vectors have no bias.
+            dy_d = dy[d * outputs * LANES : (d + 1) * outputs * LANES]
+            # dL/dc_k = dL/dy; layers of vectors have no bias.
             if not acts_on_vectors:
-                add_rows(own, biases)
-            add_outer_product(own, x[d * inputs * LANES : (d + 1) * inputs * LANES], inputs, weights)
-            # dL/dx = A_k^T dL/dy, which nothing needs of observations.
+                add_rows(dy_d, biases)
+            # dL/dA_k = dL/dy x^T.
+            add_outer_product(dy_d, x[d * inputs * LANES : (d + 1) * inputs * LANES], inputs, weights)
+            # dL/dx = A_k^T dL/dy, which is not needed for observations.
             if row > 0:
-                apply_affine(across, buffers[5], outputs, own, passed[d * inputs * LANES : (d + 1) * inputs * LANES])
-        gradients, passed = passed, gradients
+                apply_affine(
+                    A_T, zero_bias, outputs, dy_d, next_gradients[d * inputs * LANES : (d + 1) * inputs * LANES]
+                )
+        gradients, next_gradients = next_gradients, gradients
 
 
 @kernel
 def _backpropagate_activation(
-    activation: Index, x: Array, y: Array, components: Index, at: Index, buffers: Any, gradients: Array
+    activation: Index, x: Array, y: Array, components: Index, at: Index, buffers: BatchBuffers, gradients: Array
 ) -> None:
-    """From dL/dy to dL/dx, in place, for y the activation of x."""
+    """Turn dL/dy into dL/dx, in place, for y the activation of x, whose first row is row `at` of all outputs."""
     if activation == IDENTITY:
         return
     if activation == TANH:
         backpropagate_tanh(y, gradients)
         return
-    # The norms and scales that were kept on the way forth.
+    # The norms and scales of the forward pass.
     stride = x.size // components
-    norm, scale = buffers[2][0][at * LANES :][:stride], buffers[2][1][at * LANES :][:stride]
-    bends, inner = buffers[4][0][:stride], buffers[4][1][:stride]
+    norms, scales = buffers.scales.norms[at * LANES :][:stride], buffers.scales.scales[at * LANES :][:stride]
+    scale_derivatives, inner = buffers.derivatives.norms[:stride], buffers.derivatives.scales[:stride]
     if activation == SCALE_LOG:
-        compute_log_derivatives(norm, scale, bends)
+        compute_log_derivatives(norms, scales, scale_derivatives)
     else:
-        compute_tanh_derivatives(norm, scale, bends)
-    backpropagate_scaling(x, stride, scale, bends, inner, gradients)
+        compute_tanh_derivatives(norms, scales, scale_derivatives)
+    backpropagate_scaling(x, stride, scales, scale_derivatives, inner, gradients)

@@ -1,13 +1,12 @@
-"""Arithmetic on rows of 128 agents, of which networks are made: matrix products, activations, and their gradients.
+"""Kernels on rows of 128 agents that networks consist of: matrix products, activations, and their gradients.
 
-Agents go through a network side by side, `LANES` at a time. Each number of theirs is a row of lanes, and rows stand one
-after the other in a flat array, so that every inner loop is plain arithmetic along rows at distances that the compiler
-knows, which it turns into vector instructions by itself. Matrices have sides that are multiples of `BLOCK`, padded by
-zeros, so that products are made of one block of registers, again and again. Functions that processors have no vector
-instruction for are made of what they have: tanh is a quotient of polynomials, the logarithm a series
-after the bits of a float32.
+A network is evaluated for `LANES` agents at once. Each number is a row of lanes, and rows are contiguous in a flat
+array, so every inner loop is plain arithmetic along rows at constant distances, which the compiler vectorizes. The
+sides of matrices are multiples of `BLOCK`, padded with zeros, so that products consist of equal blocks that fit into
+registers. Functions without a vector instruction are built from operations that have one: tanh is a quotient of
+polynomials, the logarithm a series that starts from the bits of a float32.
 
-Arrays that a function writes to must not be those that it reads from: it would then run one number at a time.
+A function's outputs must not overlap its inputs: its loops would not be vectorized.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ import numpy as np
 from equiflock.runtime.jit import Array, Index, fma, inline_kernel, kernel
 
 LANES = 128
-"""Agents that go through a network side by side."""
+"""Number of agents per block."""
 BLOCK = 4
-"""Matrices are multiplied in blocks of so many rows and columns."""
+"""Rows and columns of a block of a matrix."""
 ROW_2, ROW_3, BLOCK_LANES = 2 * LANES, 3 * LANES, BLOCK * LANES
 PARTIAL_SUMS = 16
-"""A sum over lanes is kept as so many partial sums, lane n in the one of number n modulo PARTS, until the very end."""
+"""Number of partial sums of a sum over lanes; lane n belongs to partial sum n modulo PARTIAL_SUMS."""
 PARTIAL_SUMS_2, PARTIAL_SUMS_3, LANES_PER_ROUND = 2 * PARTIAL_SUMS, 3 * PARTIAL_SUMS, 4 * PARTIAL_SUMS
 
-# Python's float 1.0 would turn all of this into float64.
+# float32 constants, since a Python float would promote everything to float64.
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 TINY = np.float32(1e-30)
-"""Added to |x|^2, so that its root has a gradient at 0."""
-# tanh x = x P(x^2) / Q(x^2) up to LARGEST, beyond which a float32 cannot tell it from 1: relative error 3e-7, by a fit
-# of least squares that weighs relative errors.
+"""Added to |x|^2, so that the root has a gradient at 0."""
+# tanh x = x P(x^2) / Q(x^2) for |x| <= TANH_LIMIT, beyond which tanh x rounds to 1 in float32. The coefficients are a
+# least-squares fit of the relative error, which is at most 3e-7.
 TANH_LIMIT = np.float32(8)
 P0, P1, P2, P3, P4 = map(np.float32, (1.0, 0.13444518, 0.0035716216, 2.1895035e-05, 1.5230912e-08))
 Q0, Q1, Q2, Q3, Q4 = map(np.float32, (1.0, 0.46777844, 0.026164534, 0.00034113298, 8.522653e-07))
@@ -45,21 +44,21 @@ MANTISSA, BITS_OF_ONE = np.int32((1 << 23) - 1), np.int32(127 << 23)
 
 
 def pad_size(count: int) -> int:
-    """The next multiple of `BLOCK`; but 1 stays 1, as the last of layers of vectors has one output."""
+    """Return the next multiple of `BLOCK`, except that 1 stays 1, as the last layer of vectors has one output."""
     return 1 if count == 1 else -(-count // BLOCK) * BLOCK
 
 
 @kernel
 def apply_affine(weights: Array, biases: Array, inputs: Index, x: Array, y: Array) -> None:
-    """Y = W x + b, for x of `inputs` rows, and W row by row in `weights`; numbers of rows are padded, or 1."""
+    """Compute y = W x + b, for x of `inputs` rows and W in row-major order; numbers of rows are padded, or 1."""
     outputs = y.size // LANES
     if outputs == 1 or inputs == 1:
         _apply_thin_affine(weights, biases, inputs, x, y)
         return
     for o in range(0, outputs, BLOCK):
-        # Four rows of y begin with their biases, and take in four rows of x at a time, with 16 weights in registers.
-        four, begin = y[o * LANES : o * LANES + BLOCK_LANES], biases[o : o + BLOCK]
-        a0, b0, e0, f0 = begin[0], begin[1], begin[2], begin[3]
+        # Four rows of y start with their biases and accumulate four rows of x at a time, with 16 weights in registers.
+        four, bias = y[o * LANES : o * LANES + BLOCK_LANES], biases[o : o + BLOCK]
+        a0, b0, e0, f0 = bias[0], bias[1], bias[2], bias[3]
         for lane in range(LANES):
             four[lane], four[lane + LANES], four[lane + ROW_2], four[lane + ROW_3] = a0, b0, e0, f0
         w = weights[o * inputs : (o + BLOCK) * inputs]
@@ -70,10 +69,10 @@ def apply_affine(weights: Array, biases: Array, inputs: Index, x: Array, y: Arra
             b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
             e0, e1, e2, e3 = e[0], e[1], e[2], e[3]
             f0, f1, f2, f3 = f[0], f[1], f[2], f[3]
-            known = x[c * LANES : c * LANES + BLOCK_LANES]
+            rows = x[c * LANES : c * LANES + BLOCK_LANES]
             for lane in range(LANES):
-                x0, x1 = known[lane], known[lane + LANES]
-                x2, x3 = known[lane + ROW_2], known[lane + ROW_3]
+                x0, x1 = rows[lane], rows[lane + LANES]
+                x2, x3 = rows[lane + ROW_2], rows[lane + ROW_3]
                 four[lane] = fma(a3, x3, fma(a2, x2, fma(a1, x1, fma(a0, x0, four[lane]))))
                 four[lane + LANES] = fma(b3, x3, fma(b2, x2, fma(b1, x1, fma(b0, x0, four[lane + LANES]))))
                 four[lane + ROW_2] = fma(e3, x3, fma(e2, x2, fma(e1, x1, fma(e0, x0, four[lane + ROW_2]))))
@@ -82,35 +81,35 @@ def apply_affine(weights: Array, biases: Array, inputs: Index, x: Array, y: Arra
 
 @kernel
 def _apply_thin_affine(weights: Array, biases: Array, inputs: Index, x: Array, y: Array) -> None:
-    """Y = W x + b, for W of one row or one column."""
+    """Compute y = W x + b for W of one row or one column."""
     for o in range(y.size // LANES):
         row, bias = y[o * LANES : (o + 1) * LANES], biases[o]
         if inputs == 1:
-            w, known = weights[o], x[:LANES]
+            w, first_row = weights[o], x[:LANES]
             for lane in range(LANES):
-                row[lane] = fma(w, known[lane], bias)
+                row[lane] = fma(w, first_row[lane], bias)
             continue
         for lane in range(LANES):
             row[lane] = bias
         for c in range(0, inputs, BLOCK):
             w = weights[c : c + BLOCK]
             w0, w1, w2, w3 = w[0], w[1], w[2], w[3]
-            known = x[c * LANES : c * LANES + BLOCK_LANES]
+            rows = x[c * LANES : c * LANES + BLOCK_LANES]
             for lane in range(LANES):
-                x0, x1, x2, x3 = known[lane], known[lane + LANES], known[lane + ROW_2], known[lane + ROW_3]
+                x0, x1, x2, x3 = rows[lane], rows[lane + LANES], rows[lane + ROW_2], rows[lane + ROW_3]
                 row[lane] = fma(w3, x3, fma(w2, x2, fma(w1, x1, fma(w0, x0, row[lane]))))
 
 
 @kernel
 def add_outer_product(gradients: Array, x: Array, inputs: Index, sums: Array) -> None:
-    """Add slopes[o] x[c] to the partial sums of (o, c): the gradient of the matrix in y = W x, where slopes = dL/dy."""
+    """Add gradients[o] x[c] to the partial sums of (o, c): the gradient of W in y = W x, for gradients = dL/dy."""
     outputs = gradients.size // LANES
     if outputs == 1 or inputs == 1:
         _add_thin_outer_product(gradients, x, inputs, sums)
         return
     for o in range(outputs):
         for c in range(0, inputs, BLOCK):
-            # The partial sums of (o, c) .. (o, c + 3), each of which takes in four lanes at a time.
+            # The partial sums of (o, c) .. (o, c + 3), each of which accumulates four lanes at a time.
             four = sums[(o * inputs + c) * PARTIAL_SUMS :][:LANES_PER_ROUND]
             for first in range(0, LANES, LANES_PER_ROUND):
                 a, b = (
@@ -128,7 +127,7 @@ def add_outer_product(gradients: Array, x: Array, inputs: Index, sums: Array) ->
 
 @inline_kernel
 def _fma_4(a0: Any, a1: Any, a2: Any, a3: Any, b: Array, n: Index, total: Any) -> Any:
-    """The sum of total and of four products, lanes n, n + PARTS, .. of b being the second factors."""
+    """Return total plus four products, with lanes n, n + PARTIAL_SUMS, .. of b as second factors."""
     return fma(
         a3, b[n + PARTIAL_SUMS_3], fma(a2, b[n + PARTIAL_SUMS_2], fma(a1, b[n + PARTIAL_SUMS], fma(a0, b[n], total)))
     )
@@ -136,7 +135,7 @@ def _fma_4(a0: Any, a1: Any, a2: Any, a3: Any, b: Array, n: Index, total: Any) -
 
 @kernel
 def _add_thin_outer_product(gradients: Array, x: Array, inputs: Index, sums: Array) -> None:
-    """The same for a matrix of one row or one column."""
+    """Do the same as `add_outer_product` for a matrix of one row or one column."""
     for o in range(gradients.size // LANES):
         for c in range(inputs):
             own = sums[(o * inputs + c) * PARTIAL_SUMS :][:PARTIAL_SUMS]
@@ -174,30 +173,30 @@ def finish_sums(sums: Array, totals: Array) -> None:
 
 @inline_kernel
 def tanh_scalar(x: Any) -> Any:
-    """Tanh of one float32."""
+    """Return tanh of one float32."""
     x = min(max(x, -TANH_LIMIT), TANH_LIMIT)
     z = x * x
-    above = fma(fma(fma(fma(P4, z, P3), z, P2), z, P1), z, P0)
-    return x * above / fma(fma(fma(fma(Q4, z, Q3), z, Q2), z, Q1), z, Q0)
+    numerator = fma(fma(fma(fma(P4, z, P3), z, P2), z, P1), z, P0)
+    return x * numerator / fma(fma(fma(fma(Q4, z, Q3), z, Q2), z, Q1), z, Q0)
 
 
 @kernel
 def tanh(x: Array, y: Array) -> None:
-    """Y = tanh x, number by number."""
+    """Compute y = tanh x elementwise."""
     for lane in range(x.size):
         y[lane] = tanh_scalar(x[lane])
 
 
 @kernel
 def backpropagate_tanh(y: Array, gradients: Array) -> None:
-    """From dL/dy to dL/dx for y = tanh x: times 1 - y^2."""
+    """Turn dL/dy into dL/dx, in place, for y = tanh x: multiply by 1 - y^2."""
     for lane in range(y.size):
         gradients[lane] *= ONE - y[lane] * y[lane]
 
 
 @kernel
 def compute_norms(x: Array, stride: Index, norm: Array) -> None:
-    """|x| of vectors, whose components stand in x at this distance from each other: two of them, or three."""
+    """Compute |x| of vectors with two or three components, which are `stride` apart in x."""
     size = norm.size
     u, v, w = x[:size], x[stride : stride + size], x[2 * stride : 2 * stride + size]
     if w.size == 0:
@@ -212,8 +211,8 @@ def compute_norms(x: Array, stride: Index, norm: Array) -> None:
 def compute_log_scales(norm: Array, scale: Array, bits: Array) -> None:
     """Set scale to ln(1 + norm) / norm.
 
-    With u = 1 + norm = 2^k m as a float32, ln u = k ln 2 + 2 artanh s for s = (m - 1) / (m + 1); and ln u / (u - 1) has
-    none of the error that rounding u would bring to ln u / norm. The limit at 0 is 1.
+    With u = 1 + norm = 2^k m as a float32, ln u = k ln 2 + 2 artanh s for s = (m - 1) / (m + 1). Dividing by u - 1
+    instead of norm cancels the error of rounding u. The limit at 0 is 1.
     """
     mantissa = bits.view(np.float32)
     # u = 1 + norm, then k from its exponent bits and m from its mantissa.
@@ -227,9 +226,9 @@ def compute_log_scales(norm: Array, scale: Array, bits: Array) -> None:
         s = (mantissa[lane] - ONE) / (mantissa[lane] + ONE)
         q = s * s
         series = fma(fma(fma(fma(fma(q, S11, S9), q, S7), q, S5), q, S3), q, ONE)
-        above = (norm[lane] + ONE) - ONE
-        ratio = (scale[lane] * LN_2 + TWO * s * series) / (above if above > ZERO else ONE)
-        scale[lane] = ratio if above > ZERO else ONE
+        difference = (norm[lane] + ONE) - ONE
+        ratio = (scale[lane] * LN_2 + TWO * s * series) / (difference if difference > ZERO else ONE)
+        scale[lane] = ratio if difference > ZERO else ONE
 
 
 @kernel
@@ -241,7 +240,7 @@ def compute_tanh_scales(norm: Array, scale: Array) -> None:
 
 @kernel
 def scale_vectors(x: Array, stride: Index, scale: Array, y: Array) -> None:
-    """Y = x times scale, for every component of vectors."""
+    """Compute y = scale x for every component of vectors."""
     size = scale.size
     for at in range(0, x.size, stride):
         source, target = x[at : at + size], y[at : at + size]
@@ -253,7 +252,10 @@ def scale_vectors(x: Array, stride: Index, scale: Array, y: Array) -> None:
 def backpropagate_scaling(
     x: Array, stride: Index, scale: Array, scale_derivatives: Array, inner: Array, gradients: Array
 ) -> None:
-    """From dL/dy to dL/dx for y = s(|x|) x: s dL/dy + (s' / |x|) <x, dL/dy> x, where bend = s' / |x|."""
+    """Turn dL/dy into dL/dx, in place, for y = s(|x|) x: s dL/dy + (s' / |x|) <x, dL/dy> x.
+
+    `scale_derivatives` is s' / |x|, and `inner` is memory for (s' / |x|) <x, dL/dy>.
+    """
     size = scale.size
     u, v = x[:size], x[stride : stride + size]
     du, dv = gradients[:size], gradients[stride : stride + size]
@@ -264,20 +266,20 @@ def backpropagate_scaling(
         for lane in range(size):
             inner[lane] = fma(w[lane], dw[lane] * scale_derivatives[lane], inner[lane])
     for at in range(0, x.size, stride):
-        part, slope = x[at : at + size], gradients[at : at + size]
+        component, gradient = x[at : at + size], gradients[at : at + size]
         for lane in range(size):
-            slope[lane] = fma(scale[lane], slope[lane], inner[lane] * part[lane])
+            gradient[lane] = fma(scale[lane], gradient[lane], inner[lane] * component[lane])
 
 
 @kernel
 def compute_tanh_derivatives(norm: Array, scale: Array, scale_derivatives: Array) -> None:
-    """Set bend to s' / |x| for s = tanh |x|, which is given as scale."""
+    """Compute s' / |x| for s = tanh |x|, which is `scale`."""
     for lane in range(norm.size):
         scale_derivatives[lane] = (ONE - scale[lane] * scale[lane]) / norm[lane]
 
 
 @kernel
 def compute_log_derivatives(norm: Array, scale: Array, scale_derivatives: Array) -> None:
-    """Set bend to s' / |x| for s = ln(1 + |x|) / |x|, given as scale: s' / |x| = (1 / (1 + |x|) - s) / |x|^2."""
+    """Compute s' / |x| = (1 / (1 + |x|) - s) / |x|^2 for s = ln(1 + |x|) / |x|, which is `scale`."""
     for lane in range(norm.size):
         scale_derivatives[lane] = (ONE / (ONE + norm[lane]) - scale[lane]) / norm[lane] / norm[lane]

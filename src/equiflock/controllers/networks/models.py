@@ -1,7 +1,7 @@
 """The networks of the package as torch modules, for training (section 3 of the paper, Table 1).
 
-Each takes observations (B, N, K, C, D) and returns accelerations (B, N, D), every agent's from its own block alone. Its
-layers are built from an `Architecture`, and so is its compiled form.
+Each takes observations (B, N, K, C, D) and returns accelerations (B, N, D); an agent's acceleration depends on its own
+observation only. Layers, as well as the compiled form, are built from an `Architecture`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ ACTIVATION_MODULES: dict[Activation, type[nn.Module]] = {
     "scale-tanh": ScaleTanh,
     "scale-log": ScaleLog,
 }
-"""The torch modules of activations."""
+"""Torch modules of the activations."""
 
 
 class _BaseNetwork(nn.Module):
-    """The common part of the networks of the package."""
+    """Base class of the networks of the package."""
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
@@ -49,17 +49,17 @@ class _BaseNetwork(nn.Module):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Arguments that describe the network again; files of weights carry them."""
+        """Options that recreate the architecture; weights files store them."""
         return dict(self.architecture.options)
 
     def compiled_form(self) -> CompiledNetwork | None:
-        """Return the network with its present weights as a compiled function; None if it is not just this class."""
+        """Return the compiled network with the present weights; None for a subclass or a modified network."""
         if type(self) not in (TDAGNN, ETDAGNN) or not _is_unmodified(self):
             return None
         return CompiledNetwork(self.architecture, collect_tensors(self), getattr(self, "orbit", None))
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
-        """Write the weights as safetensors, with what is needed to load them; `extra` goes into their metadata."""
+        """Write the weights as safetensors with the metadata to load them; `extra` is added to the metadata."""
         return write_weights(self, path, extra)
 
 
@@ -77,22 +77,22 @@ class TDAGNN(_BaseNetwork):
                 layer.draw_biases()
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Accelerations (B, N, D) from observations (B, N, K, C, D)."""
+        """Return accelerations (B, N, D) from observations (B, N, K, C, D)."""
         if observations.shape[-1] != self.dimensions:
             raise InputError(
                 f"{self.name} is built for D = {self.dimensions}; got observations of D = {observations.shape[4]}"
             )
         first, second, third = cast(Iterable[Conv], self.layers)
-        # The first kernel spans all hops, so one remains; plain matrix products have less overhead than convolutions.
+        # The first kernel spans all hops, so the hop axis has size 1 after it.
         x = torch.tanh(first(observations.flatten(0, 1).flatten(-2)).squeeze(-2))
-        # Without the second tanh (TF), the last two layers are one.
+        # Without the second tanh (TF), the last two layers are composed.
         two_tanh = self.architecture.parts.count("tanh") == 2
         x = third(torch.tanh(second(x))) if two_tanh else functional.linear(x, *compose_layers(second, third))
         return x.view(*observations.shape[:2], self.dimensions)
 
     @property
     def chain(self) -> tuple[nn.Module, ...]:
-        """Layers and activations in their order, over numbers (.., K, C D); `forward` is the same function, faster."""
+        """Layers and activations in order, over numbers (.., K, C D); `forward` computes the same, faster."""
         layers = iter(self.layers)
         return tuple(next(layers) if isinstance(part, Convolution) else nn.Tanh() for part in self.architecture.parts)
 
@@ -106,52 +106,52 @@ class ETDAGNN(_BaseNetwork):
         self.layers = self._build_layers()
         self.near: nn.Sequential | None = None
         if self.architecture.near:
-            # Agents near obstacles begin with the weights of all others.
+            # Weights of agents near obstacles start as copies of the others.
             self.near = self._build_layers()
             self.near.load_state_dict(self.layers.state_dict())
 
     def _build_layers(self) -> nn.Sequential:
-        """Build the layers with random weights; those of obstacle channels begin at zero."""
+        """Return layers with random weights; weights of obstacle channels are zero."""
         first, second, third = self.architecture.convolutions
-        drawn = [feature.among != "obstacles" for feature in self.senses.features]
-        layer = EqConv(sum(drawn), first.outputs, first.hops)
-        if not all(drawn):
-            wide = torch.zeros(first.outputs, first.inputs, first.hops)
-            wide[:, drawn] = layer.weight.data
-            layer.weight = nn.Parameter(wide)
-        rest = (EqConv(each.inputs, each.outputs, each.hops) for each in (second, third))
+        random = [feature.among != "obstacles" for feature in self.senses.features]
+        layer = EqConv(sum(random), first.outputs, first.hops)
+        if not all(random):
+            weight = torch.zeros(first.outputs, first.inputs, first.hops)
+            weight[:, random] = layer.weight.data
+            layer.weight = nn.Parameter(weight)
+        rest = (EqConv(part.inputs, part.outputs, part.hops) for part in (second, third))
         return nn.Sequential(ScaleLog(), layer, ScaleTanh(), *rest)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Accelerations (B, N, D) from observations (B, N, K, C, D)."""
-        # One axis for all agents, and components first, as the layers take vectors.
+        """Return accelerations (B, N, D) from observations (B, N, K, C, D)."""
+        # One axis for all agents, and components first, as the layers expect.
         x = observations.flatten(0, 1).movedim(-1, 0).contiguous()
         accelerations = self._evaluate(self.layers, x)
         if self.near is not None:
-            knows = (x[..., self.architecture.obstacle_channel] != 0.0).any(0).any(-1)
-            accelerations = torch.where(knows[:, None], self._evaluate(self.near, x), accelerations)
+            near_obstacle = (x[..., self.architecture.obstacle_channel] != 0.0).any(0).any(-1)
+            accelerations = torch.where(near_obstacle[:, None], self._evaluate(self.near, x), accelerations)
         return accelerations.view(-1, *observations.shape[:2]).movedim(0, -1)
 
     @staticmethod
     def _evaluate(layers: nn.Sequential, x: Tensor) -> Tensor:
-        """Scale-log, EqConv over all hops, scale-tanh; the last two layers, with nothing between them, are one."""
+        """Return scale-log, EqConv over all hops, scale-tanh, and the last two layers composed, of x."""
         scale_log, first, scale_tanh, second, third = layers
         x = scale_tanh(first(scale_log(x)).squeeze(-2))
         return functional.linear(x, *compose_layers(cast(EqConv, second), cast(EqConv, third)))
 
     @property
     def chain(self) -> tuple[nn.Module, ...]:
-        """Layers and activations in their order, over vectors (D, .., K, C); `forward` is the same function, faster."""
+        """Layers and activations in order, over vectors (D, .., K, C); `forward` computes the same, faster."""
         return tuple(self.layers)
 
 
 def build_module(architecture: Architecture) -> TDAGNN | ETDAGNN:
-    """Build the torch module of an architecture of the package, with fresh weights."""
+    """Return the torch module of an architecture, with random initial weights."""
     return ETDAGNN(architecture) if architecture.acts_on_vectors else TDAGNN(architecture)
 
 
 def as_module(network: Any) -> Any:
-    """Return the torch module of a compiled network, with a copy of its weights; anything else as it is."""
+    """Return the torch module of a compiled network, with a copy of its weights; return anything else unchanged."""
     if not isinstance(network, CompiledNetwork):
         return network
     module = build_module(network.architecture)
@@ -163,21 +163,21 @@ def as_module(network: Any) -> Any:
 def describe_chain(
     name: str, senses: Senses, dimensions: int | None, modules: Sequence[nn.Module]
 ) -> tuple[Architecture, dict[str, Tensor]] | None:
-    """Describe a chain of our layers and activations, such as a user's module may have.
+    """Return the architecture and tensors of a chain of equiflock's layers and activations, as in a user's module.
 
-    Returns its architecture and tensors, or None if it has other parts or is no chain that kernels can evaluate.
+    Return None if it has other parts or compiled kernels cannot evaluate it.
     """
     parts: list[Part] = []
     tensors: dict[str, Tensor] = {}
     acts_on_vectors = any(type(module) is EqConv for module in modules)
     activations = {kind: activation for activation, kind in ACTIVATION_MODULES.items()}
-    for place, module in enumerate(modules):
+    for index, module in enumerate(modules):
         if type(module) in activations:
             parts.append(activations[type(module)])
         elif type(module) is (EqConv if acts_on_vectors else Conv):
             outputs, inputs, hops = module.weight.shape
-            parts.append(Convolution(f"layers.{place}", inputs, outputs, hops))
-            tensors.update({f"layers.{place}.{key}": tensor for key, tensor in module.named_parameters()})
+            parts.append(Convolution(f"layers.{index}", inputs, outputs, hops))
+            tensors.update({f"layers.{index}.{key}": tensor for key, tensor in module.named_parameters()})
         else:
             return None
     architecture = Architecture(name, senses, tuple(parts), acts_on_vectors, dimensions)
@@ -185,18 +185,18 @@ def describe_chain(
 
 
 def build_module_chain(modules: Sequence[nn.Module], senses: Senses) -> Chain | None:
-    """Return a chain of our layers as numbers that share memory with them; None if it is no chain for kernels."""
-    described = describe_chain("", senses, None, modules)
-    if described is None:
+    """Return the `Chain` of these modules, sharing memory with them; None if compiled kernels cannot evaluate it."""
+    description = describe_chain("", senses, None, modules)
+    if description is None:
         return None
-    architecture, tensors = described
+    architecture, tensors = description
     return build_chain(architecture, {name: tensor.detach().numpy() for name, tensor in tensors.items()})
 
 
 def find_trainable_chain(network: nn.Module) -> Chain | None:
-    """Return the chain of a network that has a compiled form and whose weights may all change; None for any other."""
+    """Return the chain of a network that has a compiled form and only trainable weights; otherwise None."""
     compiled = getattr(network, "compiled_form", None)
-    # Weights that only some agents use are another chain, beside the first.
+    # Weights of agents near obstacles would be a second chain, which compiled training does not support.
     if compiled is None or not isinstance(compiled(), CompiledNetwork) or getattr(network, "near", None) is not None:
         return None
     if not all(parameter.requires_grad for parameter in network.parameters()):
@@ -205,7 +205,7 @@ def find_trainable_chain(network: nn.Module) -> Chain | None:
 
 
 def _is_unmodified(network: Any) -> bool:
-    """Whether a network has the layers of its architecture, float32 weights, and no hooks or replaced methods."""
+    """Return whether a network has the layers of its architecture, float32 weights, and no hooks or patched methods."""
     architecture = network.architecture
     layer = EqConv if architecture.acts_on_vectors else Conv
     kinds = [layer if isinstance(part, Convolution) else ACTIVATION_MODULES[part] for part in architecture.parts]

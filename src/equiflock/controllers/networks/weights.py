@@ -1,6 +1,6 @@
-"""Tensors on disk as safetensors, which never execute anything, with metadata and a checksum.
+"""Reading and writing tensors as safetensors, which execute no code, with metadata and a checksum.
 
-Tensors are NumPy arrays here; callers that train convert them to torch.
+Tensors are NumPy arrays here; training code converts them to torch.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Tensor: TypeAlias = NDArray[Any]
 
 FORMAT = "equiflock weights 1"
 METADATA_KEY = "equiflock"
-"""The only entry of a file's metadata; its value is a JSON object."""
+"""Key of the only metadata entry of a file; its value is a JSON object."""
 ORBIT_KEY = "orbit"
-"""The entry of that object with the numbers of the orbit technique that belong to the weights, if there are any."""
+"""Key in that object of the parameters of the orbit technique, if the weights have any."""
 
 
 class Weights(NamedTuple):
-    """Content of a file of weights."""
+    """Content of a weights file."""
 
     tensors: dict[str, Tensor]
     network: str
@@ -42,23 +42,22 @@ class Weights(NamedTuple):
     options: dict[str, Any]
     """Arguments that build the network."""
     orbit: Orbit | None
-    """Numbers of the orbit technique that the weights were tuned with, if any."""
+    """Parameters of the orbit technique that the weights were tuned with, if any."""
 
 
 def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
     """Write the weights of a network or torch module with its name and the options that build it.
 
     Args:
-        network: its attributes `name`, `options` (fit for JSON) and `orbit` are written, if it has them.
-        path: the file; one of that name is replaced.
-        extra: more metadata, fit for JSON.
+        network: its attributes `name`, `options` (JSON-serializable) and `orbit` are written, if it has them.
+        path: the file; an existing one is replaced.
+        extra: more metadata, JSON-serializable.
     """
     metadata = {
         **(extra or {}),
         "network": str(getattr(network, "name", type(network).__name__)),
         "options": dict(getattr(network, "options", {})),
     }
-    # Numbers of the orbit technique that belong to these weights travel with them.
     if isinstance(orbit := getattr(network, "orbit", None), Orbit):
         metadata[ORBIT_KEY] = asdict(orbit)
     return write_tensors(collect_tensors(network), path, FORMAT, metadata)
@@ -67,7 +66,7 @@ def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str
 def collect_tensors(network: Any) -> dict[str, Tensor]:
     """Return the tensors of a compiled network or of a torch module by their names, sharing memory with them."""
     state = network.state_dict() if hasattr(network, "state_dict") else network.tensors
-    # A module may keep other things in its state, which no file of weights can hold.
+    # A module's state may contain other objects, which a weights file cannot store.
     return {name: _as_array(tensor) for name, tensor in state.items() if hasattr(tensor, "dtype")}
 
 
@@ -84,41 +83,42 @@ def read_weights(path: str | os.PathLike[str]) -> Weights:
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
-        raise InputError(f"the weights in {path} are not finite")
+        raise InputError(f"the weights in {path} must be finite; got NaN or infinity")
     try:
-        orbit = None if (numbers := metadata.get(ORBIT_KEY)) is None else Orbit(**numbers)
+        orbit = None if (parameters := metadata.get(ORBIT_KEY)) is None else Orbit(**parameters)
     except (TypeError, InputError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error}") from None
     return Weights(tensors, name, options, orbit)
 
 
 def read_training_radius(path: str | os.PathLike[str]) -> float:
-    """R of the flocks that the weights in a file were trained with, as their recipe says; 1 if they have none."""
+    """Return R of the training, from the recipe in a weights file; 1 if it has no recipe."""
     recipe = read_tensors(path, FORMAT)[1].get("recipe")
     if not isinstance(recipe, Mapping):
         return 1.0
-    # An option of the scenario goes before the recipe's field.
-    _, colon, told = str(recipe.get("scenario", "")).partition(":")
-    found = {**recipe, **(parse_options(told) if colon else {})}
-    return check_positive(f"comm_radius in the recipe of {path}", found.get("comm_radius", 1.0))
+    # An option of the scenario overrides the recipe's field.
+    _, colon, text = str(recipe.get("scenario", "")).partition(":")
+    config = {**recipe, **(parse_options(text) if colon else {})}
+    return check_positive(f"comm_radius in the recipe of {path}", config.get("comm_radius", 1.0))
 
 
 def write_tensors(
     tensors: Mapping[str, Tensor], path: str | os.PathLike[str], file_format: str, metadata: Mapping[str, Any]
 ) -> Path:
-    """Write tensors and metadata, which must be fit for JSON, as a file of a kind, such as `FORMAT`."""
-    # safetensors writes the buffer as it lies in memory, so that it must be contiguous.
-    whole = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
+    """Write tensors and JSON-serializable metadata as a file of a format, such as `FORMAT`."""
+    # safetensors writes the buffer as it is in memory, so it must be contiguous.
+    contiguous = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
     entry = {**metadata, "format": file_format, "equiflock": __version__}
-    # One entry, because safetensors writes several in random order, and the same tensors shall be the same bytes.
-    content = save(whole, {METADATA_KEY: json.dumps({**entry, "checksum": _compute_checksum(whole, entry)}, indent=1)})
+    # One entry, because safetensors writes several in random order, and equal tensors must give equal files.
+    entry["checksum"] = _compute_checksum(contiguous, entry)
+    content = save(contiguous, {METADATA_KEY: json.dumps(entry, indent=1)})
     with atomic_write(path) as scratch:
         scratch.write_bytes(content)
     return Path(path)
 
 
 def read_tensors(path: str | os.PathLike[str], file_format: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what `write_tensors` wrote, tensors and metadata; raise InputError if it is damaged or of another kind."""
+    """Return the tensors and metadata of a file; raise InputError if it is damaged or has another format."""
     if not Path(path).is_file():
         raise InputError(f"{path}: there is no such file")
     try:
@@ -129,18 +129,20 @@ def read_tensors(path: str | os.PathLike[str], file_format: str) -> tuple[dict[s
         raise InputError(f"{path} is not a safetensors file that can be read: {error}") from None
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
-    found = metadata.get("format")
-    if found != file_format:
-        if isinstance(found, str) and found.rpartition(" ")[0] == file_format.rpartition(" ")[0]:
-            raise VersionMismatchError(f"{path} is of another version: expected format {file_format!r}; got {found!r}")
-        raise InputError(f"{path} is of another kind: expected format {file_format!r}; got {found!r}")
+    written = metadata.get("format")
+    if written != file_format:
+        if isinstance(written, str) and written.rpartition(" ")[0] == file_format.rpartition(" ")[0]:
+            raise VersionMismatchError(
+                f"{path} is of another version: expected format {file_format!r}; got {written!r}"
+            )
+        raise InputError(f"{path} is of another kind: expected format {file_format!r}; got {written!r}")
     if metadata.pop("checksum", None) != _compute_checksum(tensors, metadata):
-        raise InputError(f"{path} is damaged: its checksum does not fit")
+        raise InputError(f"{path} is damaged: its checksum does not match")
     return tensors, metadata
 
 
 def _compute_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
-    # Names, types and shapes count as well as the numbers. Types are named as torch does, which wrote the first files.
+    # The checksum covers names, types, shapes and values. Types have torch's names, as torch wrote the first files.
     parts: list[bytes | memoryview] = [json.dumps(metadata, sort_keys=True).encode()]
     for name in sorted(tensors):
         parts.append(f"{name} torch.{tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
