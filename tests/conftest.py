@@ -107,7 +107,7 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """What plugins a test imports has no say in the results of others."""
     from equiflock.runtime import provenance
 
-    monkeypatch.setattr(provenance, "_plugins", {})
+    monkeypatch.setattr(provenance, "_plugin_checksums", {})
 
 
 @pytest.fixture

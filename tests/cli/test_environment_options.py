@@ -184,11 +184,11 @@ def test_bodies_and_kinds_of_failures_are_axes_too(
 
 
 BAD = [
-    ("--loss 1.5", "loss must be a share from 0 to 1; got 1.5"),
+    ("--loss 1.5", "packet_loss must be a share from 0 to 1; got 1.5"),
     ("--delay -1", "delay must be"),
     ("--delay 0.5", "delay must be"),
     ("--noise 2", "noise must be from 0 to 1 communication radius; got 2.0"),
-    ("--loss 0.9 --burst 2", "burst must be from 9 to 1,000 steps with loss = 0.9; got 2.0"),
+    ("--loss 0.9 --burst 2", "burst must be from 9 to 1,000 steps with packet_loss = 0.9; got 2.0"),
     ("--quantization 4", "quantization must be from 10 to 32 bits per number; got 4"),
     ("--every 0", "every must be a whole number of at least 1; got 0"),
     ("--max-acceleration 0", "max_acceleration must be a finite number above 0; got 0.0"),
@@ -236,7 +236,7 @@ def test_a_world_that_makes_no_sense_is_one_line_and_leaves_nothing(
         ("--loss 0-0.5", "loss must be such as 0.8,1,1.5; got '0-0.5'"),
         ("--delay 0,x", "delay must be such as 0-4 or 0,3,7; got '0,x'"),
         ("--max-acceleration none,none", "max_acceleration must have each value once; got 'none,none'"),
-        ("--loss 0.1,2", "loss must be a share from 0 to 1; got 2.0"),
+        ("--loss 0.1,2", "packet_loss must be a share from 0 to 1; got 2.0"),
         ("--fail 1 --fail-kind stopped,sleepy", "fail_kind must be one of 'silent', 'stopped', 'drifting'; got"),
         ("--body double-integrator,unicycle --drag 1", "body 'unicycle' has no option 'drag'"),
         ("--body unicycle,unicycle", "body must have each value once"),

@@ -108,7 +108,7 @@ def build_links(
         obstacles: which obstacle agents a follower hears, the "nearest" or "all".
     """
     # Degrees count the edges, and need no memory for them.
-    if fixed_graph is None and compute_connectivity(flock)[0].sum() > MAX_EDGES:
+    if fixed_graph is None and compute_connectivity(flock).degrees.sum() > MAX_EDGES:
         return NO_LINKS
     # Those who would hear each other if all messages arrived: not who is deaf, nor of whom nothing is sent.
     within_reach = _drop_failed_agents(fixed_graph, flock) if fixed_graph is not None else radius_graph(flock)
