@@ -160,7 +160,7 @@ def test_train_takes_a_network_of_a_plugin(
     ("arguments", "text"),
     [
         (("train", "--controller", "etdagn"), "did you mean 'etdagnn'?"),
-        (("train", "--controller", "tanner"), "tanner has no weights to train: only a torch module has"),
+        (("train", "--controller", "tanner"), "tanner has no weights to train: choose a network"),
         (("train", "--seeds", "4-"), "seeds must be a list of integers such as 0-4 or 0,3,7; got '4-'"),
         (("train", "--seeds", "1,1"), "seeds must list each value once; got '1,1'"),
         (("train", "--seed", "3", "--seeds", "0-1"), "--seed and --seeds exclude each other"),

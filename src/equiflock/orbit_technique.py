@@ -7,8 +7,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from equiflock.runtime.checks import InputError, is_finite, shorten_repr
+
+
+class OrbitCoefficients(NamedTuple):
+    """The parameters of an `Orbit` as kernels take them."""
+
+    gravity_break: float
+    """alpha_2."""
+    cosine: float
+    """cos(alpha_theta)."""
+    sine: float
+    """sin(alpha_theta)."""
+    near: float
+    """The weight of e^(-|r|) in alpha_1."""
+    slow: float
+    """The weight of e^(-|w|) in alpha_1."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +52,7 @@ class Orbit:
                 )
 
     @property
-    def coefficients(self) -> tuple[float, float, float, float, float]:
-        """Alpha_2, the cosine and sine of alpha_theta, and the two weights, as the kernel takes them."""
-        turn = math.cos(self.dodge_angle), math.sin(self.dodge_angle)
-        return self.gravity_break, *turn, self.near, self.slow
+    def coefficients(self) -> OrbitCoefficients:
+        """The parameters as kernels take them."""
+        cosine, sine = math.cos(self.dodge_angle), math.sin(self.dodge_angle)
+        return OrbitCoefficients(self.gravity_break, cosine, sine, self.near, self.slow)

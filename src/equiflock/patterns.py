@@ -35,8 +35,8 @@ than neighbours on an arm."""
 LETTER_GAP = 3.0
 """Gap between two letters of a word, in grid units; letters are six units tall."""
 
-# Strokes of each letter, separated by "|": corners of a polyline, each given by its x and y digits. Strokes may start or
-# end on each other but never cross, so that no two agents share a place.
+# Strokes of each letter, separated by "|": corners of a polyline, each given by its x and y digits. Strokes may start
+# or end on each other but never cross, so that no two agents share a place.
 LETTERS = {
     "A": "00 36 60|12 52",
     "B": "00 06 36 45 44 33 03|33 42 41 30 00",

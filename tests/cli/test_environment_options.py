@@ -196,11 +196,11 @@ def test_bodies_and_failure_kinds_are_axes(tmp_path: Path, capsys: pytest.Captur
 
 
 BAD = [
-    ("--packet-loss 1.5", "loss must be a share from 0 to 1; got 1.5"),
+    ("--packet-loss 1.5", "packet_loss must be a share from 0 to 1; got 1.5"),
     ("--delay -1", "delay must be"),
     ("--delay 0.5", "delay must be"),
     ("--noise 2", "noise must be from 0 to 1 communication radius; got 2.0"),
-    ("--packet-loss 0.9 --burst 2", "burst must be from 9 to 1,000 steps with"),
+    ("--packet-loss 0.9 --burst 2", "burst must be from 9 to 1,000 steps with packet_loss = 0.9; got 2.0"),
     ("--quantization 4", "quantization must be from 10 to 32 bits per number; got 4"),
     ("--send-interval 0", "send_interval must be a whole number of at least 1; got 0"),
     ("--max-acceleration 0", "max_acceleration must be a finite number above 0; got 0.0"),
@@ -248,7 +248,7 @@ def test_an_invalid_environment_is_a_one_line_error_and_writes_nothing(
         ("--packet-loss 0-0.5", "packet_loss must be a list of numbers such as 0.8,1,1.5; got '0-0.5'"),
         ("--delay 0,x", "delay must be a list of integers such as 0-4 or 0,3,7; got '0,x'"),
         ("--max-acceleration none,none", "max_acceleration must list each value once; got 'none,none'"),
-        ("--packet-loss 0.1,2", "loss must be a share from 0 to 1; got 2.0"),
+        ("--packet-loss 0.1,2", "packet_loss must be a share from 0 to 1; got 2.0"),
         ("--fail 1 --fail-kind stopped,sleepy", "fail_kind must be one of 'silent', 'stopped', 'drifting'; got"),
         ("--body double-integrator,unicycle --drag 1", "body 'unicycle' has no option 'drag'"),
         ("--body unicycle,unicycle", "body must list each value once"),

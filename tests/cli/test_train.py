@@ -240,9 +240,9 @@ def test_train_simulates_radio_and_body_and_refuses_invalid_ones(
         capsys, "train", "--resume", str(tmp_path / "again"), "--packet-loss", "0.1"
     )
     for option, text in (
-        (("--packet-loss", "0-1.5"), "loss must be a share from 0 to 1; got 1.5 in the range 0-1.5"),
+        (("--packet-loss", "0-1.5"), "packet_loss must be a share from 0 to 1; got 1.5 in the range 0-1.5"),
         (("--delay", "0-0.5"), "delay must be a whole number, or a range of them such as 0-2; got '0-0.5'"),
-        (("--packet-loss", "5-3"), "loss must be a range from low to high, 3-5; got '5-3'"),
+        (("--packet-loss", "5-3"), "packet_loss must be a range from low to high, 3-5; got '5-3'"),
         (("--max-acceleration", "0-10"), "max_acceleration must be a finite number above 0; got 0.0 in the range 0-10"),
     ):
         assert text in failure(capsys, "train", *option, "--out", str(tmp_path / "none"))

@@ -234,8 +234,8 @@ def test_a_range_is_kept_as_it_is_written_shortest_and_numbers_as_numbers() -> N
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"packet_loss": "0-1.5"}, r"loss must be a share from 0 to 1; got 1.5 in the range 0-1.5"),
-        ({"packet_loss": 2}, "loss must be a share from 0 to 1; got 2$"),
+        ({"packet_loss": "0-1.5"}, r"packet_loss must be a share from 0 to 1; got 1.5 in the range 0-1.5"),
+        ({"packet_loss": 2}, "packet_loss must be a share from 0 to 1; got 2$"),
         ({"packet_loss": "5-3"}, "packet_loss must be a range from low to high, 3-5; got '5-3'"),
         ({"packet_loss": "much"}, "packet_loss must be a number, or a range such as 0-0.5; got 'much'"),
         ({"delay": "0-0.5"}, "delay must be a whole number, or a range of them such as 0-2; got '0-0.5'"),
@@ -244,10 +244,13 @@ def test_a_range_is_kept_as_it_is_written_shortest_and_numbers_as_numbers() -> N
         ({"max_acceleration": "0-10"}, "max_acceleration must be a finite number above 0; got 0.0 in the range 0-10"),
         ({"top_speed": 0}, "^top_speed must be a finite number above 0; got 0"),
         ({"lag": "0-1e999"}, "lag must be a finite number of at least 0; got inf"),
-        ({"packet_loss": [0, 0.5]}, r"loss must be a share from 0 to 1; got \[0, 0.5\]"),
+        ({"packet_loss": [0, 0.5]}, r"packet_loss must be a share from 0 to 1; got \[0, 0.5\]"),
         # What makes no sense together, at the worst corner of the ranges.
-        ({"packet_loss": "0-0.9", "burst": "2-20"}, "burst must be from 9 to 1,000 steps with .*loss = 0.9; got 2"),
-        ({"packet_loss": "0-1", "burst": 5.0}, "burst must be from .* steps with .*loss = 1; got 5"),
+        (
+            {"packet_loss": "0-0.9", "burst": "2-20"},
+            "burst must be from 9 to 1,000 steps with packet_loss = 0.9; got 2",
+        ),
+        ({"packet_loss": "0-1", "burst": 5.0}, "burst must be from .* steps with packet_loss = 1; got 5"),
         (
             {"delay": "0-900", "jitter": "0-200"},
             r"delay \+ jitter \+ .* at most 1,000 steps; got 1,100",

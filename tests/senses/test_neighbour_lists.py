@@ -18,6 +18,7 @@ from equiflock.senses.neighbour_lists import (
     BIT_POSITIONS,
     DE_BRUIJN,
     MAX_BLOCK_CELLS,
+    NeighbourLists,
     compute_cells_per_block,
     list_batch,
     make_list_buffers,
@@ -32,25 +33,26 @@ def listed(flock: Flock, b: int, most: int, agents: int, room: int) -> dict[int,
     _, N, D = flock.shape
     order, starts, bucket = make_cell_list(N)
     shape = sort_into_cells(flock.positions[b], 1.0, order, starts, bucket)
-    place, motion, past = make_records(N, D, 0, False)
-    past_of_nobody = np.zeros((N, 3 * D), np.float32)
-    gather_records(flock.positions[b], flock.velocities[b], past_of_nobody, 0, order, (place, motion, past), 0, N)
-    # Smaller memory than usual, so that few agents already are a batch.
-    *rest, (senders, offsets, _) = make_list_buffers(N, D)
-    lists = senders[: N + room], offsets[:, : N + room].copy(), np.empty(agents, np.uintp)
-    found = {}
+    records = make_records(N, D, 0, False)
+    previous = np.zeros((N, 3 * D), np.float32)
+    gather_records(flock.positions[b], flock.velocities[b], previous, 0, order, records, 0, N)
+    # Smaller buffers than usual, so that a few agents fill a batch.
+    buffers = make_list_buffers(N, D)
+    senders, offsets = buffers.lists.senders[: N + room], buffers.lists.offsets[:, : N + room].copy()
+    lists = NeighbourLists(senders, offsets, np.empty(agents, np.uintp))
+    buffers = buffers._replace(lists=lists)
+    result = {}
     c, done, last = 0, np.uintp(0), int(np.prod(shape))
     while c < last:
         s = int(starts[c] + done)
-        c, done, count = list_batch(
-            c, done, last, place, flock.roles[b], order, starts, shape, most, 1.0, (*rest, lists), tuple(range(D))
-        )
-        ends = [0, *lists[2][: int(count)].tolist()]
+        state = records.positions, flock.roles[b], order, starts, shape
+        c, done, count = list_batch(c, done, last, *state, most, 1.0, buffers, tuple(range(D)))
+        ends = [0, *lists.ends[: int(count)].tolist()]
         for a in range(int(count)):
             part = slice(ends[a], ends[a + 1])
-            found[int(order[s + a])] = order[lists[0][part]].tolist(), lists[1][:D, part].T.copy()
+            result[int(order[s + a])] = order[lists.senders[part]].tolist(), lists.offsets[:D, part].T.copy()
         done = np.uintp(done)
-    return found
+    return result
 
 
 def crowd(D: int) -> Flock:

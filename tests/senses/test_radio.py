@@ -229,11 +229,11 @@ def test_a_radio_that_is_switched_off_and_on_again_does_not_lose_the_same_messag
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"packet_loss": 1.5}, "loss must be a share from 0 to 1; got 1.5"),
-        ({"packet_loss": float("nan")}, "loss must be a share from 0 to 1; got nan"),
-        ({"burst": 0.5}, "burst must be from 1 to 1,000 steps with loss = 0; got 0.5"),
-        ({"packet_loss": 0.5, "burst": 1.0}, "burst must be from 1.1 to 1,000 steps with loss = 0.5; got 1.0"),
-        ({"packet_loss": 0.9, "burst": 2.0}, "burst must be from 9 to 1,000 steps with loss = 0.9; got 2.0"),
+        ({"packet_loss": 1.5}, "packet_loss must be a share from 0 to 1; got 1.5"),
+        ({"packet_loss": float("nan")}, "packet_loss must be a share from 0 to 1; got nan"),
+        ({"burst": 0.5}, "burst must be from 1 to 1,000 steps with packet_loss = 0; got 0.5"),
+        ({"packet_loss": 0.5, "burst": 1.0}, "burst must be from 1.1 to 1,000 steps with packet_loss = 0.5; got 1.0"),
+        ({"packet_loss": 0.9, "burst": 2.0}, "burst must be from 9 to 1,000 steps with packet_loss = 0.9; got 2.0"),
         ({"delay": -1}, "delay must be a whole number of at least 0; got -1"),
         ({"delay": 0.5}, "delay must be a whole number of at least 0; got 0.5"),
         ({"delay": 2_000}, "delay + jitter + last_known must be at most 1,000 steps; got 2,000"),

@@ -11,6 +11,7 @@ import numpy as np
 from equiflock.features import Senses
 from equiflock.flock import FOLLOWER, STOPPED, WORKING, Flock
 from equiflock.runtime.checks import InputError
+from equiflock.senses.delayed_messages import MessageWindow
 from equiflock.senses.graph import Graph, radius_graph
 from equiflock.senses.message_buffer import MessageBuffer
 from equiflock.senses.message_graph import build_message_graph
@@ -48,15 +49,13 @@ class MessageDelivery:
         self._recent_flocks.append(sent)
         if self._senses.topology == "fixed" and self._initial_graph is None:
             self._initial_graph = radius_graph(sent)
-        # The flock's radio parameters, with the current step in the hash.
-        (key, _, slots, rows), *rest = self._message_buffer.flock_radio(flock)
-        now = self._message_buffer.step
-        radio_arguments = (key, now, slots, rows), *rest
-        window = self.radio.delay, self.radio.jitter, 0
+        # The current step, not the step of sending, enters the hash.
+        now, radio_args = self._message_buffer.step, self._message_buffer.radio_args_now(flock)
+        window = MessageWindow(self.radio.delay, self.radio.jitter, 0)
         receives, unranked = flock.effective_roles == FOLLOWER, np.empty(0, np.int64)
         for step in range(max(now - self.radio.memory, 0), now - self.radio.delay + 1):
             graph = build_message_graph(
-                receives, range(step, step + 1), self._get_reach_graph, radio_arguments, window, unranked
+                receives, range(step, step + 1), self._get_reach_graph, radio_args, window, unranked
             )
             for receiver, sender in graph.edges(0):
                 yield int(receiver), int(sender), step

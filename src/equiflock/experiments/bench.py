@@ -80,7 +80,7 @@ def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bo
     with threads.use(1):
         one = measure_best_time(lambda: sensing.observe(flock), repeats) * scale
     several = measure_best_time(lambda: sensing.observe(flock), repeats) * scale
-    return Timing(flocks, agents, one, several, float(compute_connectivity(flock, 1.0)[0].mean()))
+    return Timing(flocks, agents, one, several, float(compute_connectivity(flock, 1.0).degrees.mean()))
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
     step = per_agent(lambda: next(loop))
     # A fused step runs all parts in one call and is faster than their sum: scale the parts to the step's time.
     sort_time, observing, deciding, moving = (part * min(1.0, step / sum(parts)) for part in parts)
-    degree = float(compute_connectivity(start, 1.0)[0].mean())
+    degree = float(compute_connectivity(start, 1.0).degrees.mean())
     costs = compute_step_costs(controller.senses, degree)
     return LoopTiming(flocks, agents, threads.count(), sort_time, observing, deciding, moving, step, costs)
 

@@ -143,7 +143,8 @@ def _check_finite(feature: Feature, max_distance: float) -> None:
             velocity = f", <r, v> = {inners[n]:.3g}" if feature.uses_velocity else ""
             raise InputError(
                 f"the weight of the feature {feature.name!r} must be finite, and its product with |r| below 3e38, "
-                f"for |r| from {MIN_DISTANCE:g} to {max_distance:g}; got {values[n]:g} at |r| = {distances[n]:.3g}{velocity}"
+                f"for |r| from {MIN_DISTANCE:g} to {max_distance:g}; "
+                f"got {values[n]:g} at |r| = {distances[n]:.3g}{velocity}"
             )
 
 

@@ -1,1 +1,1 @@
-"""What an agent knows: who hears whom, what is said, and what a receiver makes of it."""
+"""Communication graph, radio, and the observations that agents compute from messages."""

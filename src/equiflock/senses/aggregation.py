@@ -1,39 +1,41 @@
-"""The observations of an agent: features of those it hears, and delayed K-hop aggregation (section 2.4 of the paper).
+"""The observations of agents: features of neighbours, and delayed K-hop aggregation (section 2.4 of the paper).
 
-With N_i(t) the agents that i hears at time t and psi the features of the channels (the paper's are
-[v_ij, r_ij / |r_ij|^4, r_ij / |r_ij|^2]), each agent knows Z_i(t) = [z_i^1(t), .. z_i^K(t)]:
+With N_i(t) the neighbours of agent i at time t and psi the features of the channels (the paper's are
+[v_ij, r_ij / |r_ij|^4, r_ij / |r_ij|^2]), agent i observes Z_i(t) = [z_i^1(t), .. z_i^K(t)]:
 
     z_i^1(t) = sum or mean over j in N_i(t) of psi(r_ij(t), v_ij(t))
     z_i^k(t) = mean over j in N_i(t) of z_j^(k-1)(t - dt),    k = 2 .. K
 
-Senses with another `hop_mean` divide otherwise. A feature among agents of the same group, or of others, is summed or
-averaged over those alone. Of several obstacle agents within R only the nearest is heard, and it stands still unless the
-`Orbit` technique says what else a follower takes it to do. Silent and stopped agents are heard by nobody, and stopped
-and drifting ones hear nobody. Before t = 0 everything is zero, and so are the sums of an agent that hears nobody.
-Relative vectors are subtracted in float64, so a flock far from the origin loses nothing. The paper's features of r_ij
-and their sums, the older hops and the observations are float32; v_ij and declared features are summed in float64.
+With `hop_mean="sender"` the divisor is the sender's degree |N_j|. A feature among agents of the same group, or of other
+groups, is summed or averaged over these alone. Of several obstacle agents within R only the nearest is a neighbour, and
+it stands still unless the orbit technique gives it a virtual velocity. Silent and stopped agents send nothing; stopped
+and drifting ones receive nothing. Before t = 0 all observations are zero, and so are those of an agent without
+neighbours. Relative vectors are subtracted in float64, so a flock far from the origin loses no precision. The paper's
+features of r_ij and their sums, the older hops and the observations are float32; v_ij and declared features are summed
+in float64.
 
-With a `Radio` that is not perfect, N_i(t) are those whose messages agent i uses at t, psi is made of what it measures,
-and z_j^(k-1) is what the sender knew a step before it sent.
+With a `Radio` that is not ideal, N_i(t) are the senders whose messages agent i uses at t, psi is a function of the
+measured r_ij and v_ij, and z_j^(k-1) is that of the step before the sender sent.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int64
 
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, check_flock
-from equiflock.pairs.feature_weights import ChannelTable, build_senses_table
+from equiflock.pairs.feature_weights import build_senses_table
 from equiflock.runtime.checks import InputError, NumericRangeError, check_choice, check_positive, shorten_repr
 from equiflock.runtime.jit import Array
 from equiflock.runtime.threads import MAX_SMALL_FLOCK
+from equiflock.senses.aggregation_kernels import ChannelSpec, KernelArgs
 from equiflock.senses.degrees import count_neighbours
 from equiflock.senses.graph import Graph, radius_graph
 from equiflock.senses.message_buffer import MessageBuffer
-from equiflock.senses.orbit import NO_ORBIT, Orbit
+from equiflock.senses.orbit import NO_ORBIT, ObstacleRule, Orbit
 from equiflock.senses.paper_sums import PAPER_CHANNELS
 from equiflock.senses.parallel_aggregation import (
     LargeFlockAggregator,
@@ -42,37 +44,47 @@ from equiflock.senses.parallel_aggregation import (
     make_off_scale_error,
 )
 from equiflock.senses.radio import Radio
+from equiflock.senses.radio_kernels import RadioArgs
 from equiflock.senses.radio_state import RadioState
 
 Obstacles = Literal["nearest", "all"]
 
 
+class ObservationBuffers(NamedTuple):
+    """The observations of two steps, a row of K * C * D numbers per agent."""
+
+    previous: Array
+    """(B, N, K * C * D) float32: Z(t - dt)."""
+    current: Array
+    """(B, N, K * C * D) float32: memory for Z(t)."""
+
+
 def observe(flock: Flock, senses: Senses, *, comm_radius: float | None = None) -> Observations:
-    """What every agent of a flock with no past knows, (B, N, K, C, D): z^1 at hop index 0, zeros beyond.
+    """Return the observations (B, N, K, C, D) of a flock without a past: z^1 at hop index 0, zeros beyond.
 
     Args:
         flock: the agents now.
         senses: the channels, hops and topology, such as `paper_senses(aggregation="mean", hops=3)`.
-        comm_radius: R, if it shall be another than that of the flock.
+        comm_radius: R; default: that of the flock.
 
-    Coincident agents hear each other: v_ij counts in full, features of r_ij are exactly zero (weights are computed with
+    Coincident agents are neighbours: v_ij counts in full, features of r_ij are exactly zero (weights use
     max(|r_ij|, 1e-8) in place of |r_ij|).
     """
     return DelayedAggregation(senses, comm_radius=comm_radius).observe(check_flock(flock))
 
 
 class DelayedAggregation:
-    """Delayed aggregation of a flock in flight: call `observe` once per time step to get the observations of all agents.
+    """Delayed aggregation of a flock in flight: call `observe` once per time step.
 
     Args:
         senses: the channels, hops and topology.
-        comm_radius: R, if it shall be another than that of the flock.
-        orbit: what a follower makes of the nearest obstacle agent's position; None if that just stands still.
-        obstacles: which obstacle agents within R are heard and counted in |N_i|, "nearest" or "all".
-        radio: how messages travel; all arrive at once and exact if left out.
+        comm_radius: R; default: that of the flock.
+        orbit: the orbit technique, which gives the nearest obstacle agent a virtual velocity; None: it stands still.
+        obstacles: which obstacle agents within R are neighbours and count in |N_i|, "nearest" or "all".
+        radio: how messages travel; default: all arrive at once and exact.
 
-    Memory is O(N), times the steps that a message may be old. The array that `observe` returns is overwritten at the step
-    after the next.
+    Memory is O(N), times the largest age of a message in steps. The array that `observe` returns is overwritten at the
+    step after the next.
     """
 
     def __init__(
@@ -85,42 +97,40 @@ class DelayedAggregation:
         radio: Radio | None = None,
     ) -> None:
         if not isinstance(senses, Senses):
-            raise InputError(
-                f"senses must be such as equiflock.paper_senses() or Senses(...); got {shorten_repr(senses)}"
-            )
+            raise InputError(f"senses must be a Senses, such as equiflock.paper_senses(); got {shorten_repr(senses)}")
         self.senses = senses
         self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
         self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
         self.orbit = orbit
         self.radio_state = RadioState(senses.requires_ideal_radio)
-        # Z(t) and Z(t - dt) change places at every step; they are made when the flock's size is known.
-        self._channel_spec: tuple[bool, ChannelTable | None, int] | None = None
+        # Z(t) and Z(t - dt) swap at every step; they are allocated with the first flock.
+        self._channel_spec: ChannelSpec | None = None
         self._observations: Observations | None = None
         self._previous_observations: Observations | None = None
         self._flock_shape = (0, 0, 0)
-        """The shape of the flock, (B, N, D)."""
+        """(B, N, D) of the flock."""
         self.fixed_graph: Graph | None = None
-        """The graph of the first step, which a fixed topology keeps; None in a dynamic one, or before that step."""
+        """The graph of the first step, which a fixed topology keeps; None for a dynamic one, or before that step."""
         self._large_aggregator: LargeFlockAggregator | None = None
         self.radio = radio
 
     @property
     def radio(self) -> Radio:
-        """How messages travel; it may change between two steps, None being the perfect radio.
+        """How messages travel; may be set between two steps, None for the ideal radio.
 
-        What is on the way is lost, unless the other radio remembers as many steps.
+        Messages in transit are lost unless both radios have the same `memory`.
         """
         return self.radio_state.radio
 
     @radio.setter
     def radio(self, radio: Radio | None) -> None:
         self.radio_state.set_radio(radio)
-        # Memory for a large flock has room for what is measured if there is a delay.
+        # The records of a large flock have rows for the receivers if there is a delay.
         self._large_aggregator = None
 
     @property
     def orbit(self) -> Orbit | None:
-        """The technique by which followers avoid obstacles, if they do; it may change between two steps."""
+        """The orbit technique, or None without it; may be set between two steps."""
         return self._orbit
 
     @orbit.setter
@@ -129,18 +139,18 @@ class DelayedAggregation:
             raise InputError(f"orbit must be an Orbit, such as equiflock.Orbit(), or None; got {shorten_repr(orbit)}")
         self._orbit = orbit
         coefficients = NO_ORBIT if orbit is None else orbit.coefficients
-        self._obstacle_rule = self.obstacles == "nearest", orbit is not None, coefficients
+        self._obstacle_rule = ObstacleRule(self.obstacles == "nearest", orbit is not None, coefficients)
 
     def set_senses(self, senses: Senses) -> None:
-        """Go on with other senses from the next step on; a fixed topology is that of the first step with it.
+        """Change the senses from the next step on; a fixed topology is that of the first step with it.
 
-        What agents remember, and messages on the way, are kept if hops, channels and units are as many and the same.
+        Observations and messages in transit are kept if hop count, channel count and units are unchanged.
         """
-        kept = senses.has_same_memory(self.senses)
-        self.radio_state.set_senses(senses.requires_ideal_radio, kept)
-        self.senses, self._channel_spec = senses, None  # the kernels are told anew what is said
+        keep_state = senses.has_same_memory(self.senses)
+        self.radio_state.set_senses(senses.requires_ideal_radio, keep_state)
+        self.senses, self._channel_spec = senses, None  # built at the next step
         self.fixed_graph = self.fixed_graph if senses.topology == "fixed" else None
-        if not kept:
+        if not keep_state:
             self._observations = self._previous_observations = self._large_aggregator = None
 
     def observe(
@@ -149,13 +159,13 @@ class DelayedAggregation:
         flying: Bool[np.ndarray, " B"] | None = None,
         agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> Observations:
-        """Let a time step pass and return Z(t), (B, N, K, C, D).
+        """Advance by one time step and return Z(t), (B, N, K, C, D).
 
         Args:
             flock: the agents now.
-            flying: (B,), which flocks still fly, all if left out; observations of the others are zero and cost no time.
-            agent_ids: (N,), for a single large flock whose agents do not stand in their order in memory: the number of
-                each. An agent adds up whom it hears within a cell in the order of their numbers.
+            flying: (B,), which flocks still fly, default all; observations of the others are zero and cost no time.
+            agent_ids: (N,), the ids of agents, for a single large flock whose order in memory is another: neighbours
+                within a cell are summed in the order of their ids.
         """
         flock = self.senses.scale_flock(check_flock(flock))
         previous, observations = self.swap_buffers(flock)
@@ -179,24 +189,24 @@ class DelayedAggregation:
         previous: Array,
         observations: Array,
         agent_ids: Array | None,
-        flock_radio: Any = None,
+        radio_args: RadioArgs | None = None,
     ) -> None:
-        """Fill in `observations` for the active flocks from what was known `previous`; hops 2 .. K are the receiver's means."""
+        """Fill in `observations` of the active flocks; hops 2 .. K are means of `previous` over neighbours."""
         _, N, D = flock.shape
         kernel_args = self.kernel_args(flock)
         if self.senses.topology == "fixed":
             fine = aggregate_fixed_graph(
-                flock, active, previous, observations, self._get_fixed_graph(flock), kernel_args, flock_radio
+                flock, active, previous, observations, self._get_fixed_graph(flock), kernel_args, radio_args
             )
         elif N <= MAX_SMALL_FLOCK:
-            fine = aggregate_small_flocks(flock, active, previous, observations, kernel_args, flock_radio)
+            fine = aggregate_small_flocks(flock, active, previous, observations, kernel_args, radio_args)
         else:
             if self._large_aggregator is None or self._large_aggregator.agents != N:
                 older_size = (self.senses.hops - 1) * self.senses.width * D
                 self._large_aggregator = LargeFlockAggregator(N, D, older_size, self.radio.delay > 0)
             fine = all(
                 self._large_aggregator.observe(
-                    flock, b, previous[b], observations[b], agent_ids, kernel_args, flock_radio
+                    flock, b, previous[b], observations[b], agent_ids, kernel_args, radio_args
                 )
                 for b in active
             )
@@ -212,12 +222,12 @@ class DelayedAggregation:
         observations: Array,
         agent_ids: Array | None,
     ) -> None:
-        """Fill in `observations` for the active flocks from the messages that the radio delivers now."""
+        """Fill in `observations` of the active flocks from the messages that the radio delivers now."""
         message_buffer.begin_step(flock, previous, None if flock.all_working else flock.muted)
         flock = self._with_effective_roles(flock)
-        # A fixed topology is that of the first step, though its messages may come later.
+        # A fixed topology is that of the first step, even if its messages arrive later.
         graph = self._get_fixed_graph(flock) if self.senses.topology == "fixed" else None
-        # Nothing that was sent can have arrived yet.
+        # No message can have arrived yet.
         if len(active) == 0 or message_buffer.newest_send_step < message_buffer.first_step:
             observations[:] = 0.0
         elif message_buffer.mixes_send_steps:
@@ -226,18 +236,18 @@ class DelayedAggregation:
             ):
                 raise self._make_off_scale_error(flock)
         else:
-            sent_state, known = message_buffer.sent_state(flock, previous)
+            sent_flock, sent_observations = message_buffer.sent_state(flock, previous)
             self._fill_observations(
-                sent_state,
+                sent_flock,
                 active,
-                known,
+                sent_observations,
                 observations,
                 agent_ids,
-                message_buffer.flock_radio(flock, self.senses.time_scale),
+                message_buffer.radio_args(flock, self.senses.time_scale),
             )
 
     def _with_effective_roles(self, flock: Flock) -> Flock:
-        """The flock, with the R that is heard within, and stopped and drifting agents as leaders, who hear nobody."""
+        """Return the flock with the senses' R, and stopped and drifting agents as leaders, which receive nothing."""
         positions, velocities, roles, *rest = flock.arrays
         roles = roles if flock.all_working else flock.effective_roles
         return Flock.view(positions, velocities, roles, *rest, comm_radius=self._get_radius(flock))
@@ -245,32 +255,29 @@ class DelayedAggregation:
     def _observe_with_sender_mean(
         self, flock: Flock, active: Array, previous: Array, observations: Array, agent_ids: Array | None
     ) -> None:
-        """Fill in `observations` for the active flocks, with hops 2 .. K divided by the sender's degree."""
+        """Fill in `observations` of the active flocks, with hops 2 .. K divided by the sender's degree."""
         graph = self._get_fixed_graph(flock) if self.senses.topology == "fixed" else None
         degrees = count_neighbours(flock, active, self._get_radius(flock), graph, self.obstacles == "nearest")
-        # Each sender passes on z_j / |N_j|: in a copy, as the caller may still look at what was known before.
-        counts, passed_on = degrees.astype(np.float32)[..., None], np.zeros_like(previous)
-        np.divide(previous, counts, out=passed_on, where=counts > 0.0)
-        self._fill_observations(flock, active, passed_on, observations, agent_ids)
-        # The kernels make means; times |N_i| they are sums.
+        # Each sender relays z_j / |N_j|: a copy, as the caller may still read the previous observations.
+        counts, relayed = degrees.astype(np.float32)[..., None], np.zeros_like(previous)
+        np.divide(previous, counts, out=relayed, where=counts > 0.0)
+        self._fill_observations(flock, active, relayed, observations, agent_ids)
+        # The kernels return means; times |N_i| they are sums.
         observations[:, :, self.senses.width * flock.shape[2] :] *= counts
 
-    def swap_buffers(self, flock: Flock) -> tuple[Array, Array]:
-        """Let a time step pass, with nobody heard yet: Z(t - dt), and the memory for Z(t), each (B, N, K * C * D).
+    def swap_buffers(self, flock: Flock) -> ObservationBuffers:
+        """Advance by one time step: return Z(t - dt), and the memory for Z(t), which the caller fills in.
 
-        `observe` begins with it; whoever fills in Z(t) by other means calls it too. A second call takes it back.
+        `observe` begins with it; so do callers that compute Z(t) without `observe`. A second call undoes it.
         """
-        # At the first step there is no past: zeros. After it, the flock's size changes through `replace` only.
+        # At the first step there is no past: zeros. Afterwards only `replace` changes the flock's size.
         B, N, _ = shape = check_flock(flock).shape
-        if self._channel_spec is None:
-            table, paper_channel_count = (
-                build_senses_table(self.senses, self._get_radius(flock)),
-                self.senses.starts_with_paper_channels,
-            )
-            self._channel_spec = (
-                self.senses.channels[0][1] == "mean",
-                table,
-                PAPER_CHANNELS if paper_channel_count else 0,
+        if self._channel_spec is None or len(self._channel_spec.axes) != shape[2]:
+            self._channel_spec = ChannelSpec(
+                is_mean=self.senses.channels[0][1] == "mean",
+                table=build_senses_table(self.senses, self._get_radius(flock)),
+                paper_channel_count=PAPER_CHANNELS if self.senses.starts_with_paper_channels else 0,
+                axes=tuple(range(shape[2])),
             )
         if self._observations is None or self._previous_observations is None:
             self._observations, self._previous_observations = (
@@ -279,34 +286,33 @@ class DelayedAggregation:
             self._flock_shape = shape
         elif self._flock_shape != shape:
             raise InputError(f"the flock must stay {self._flock_shape[:2]}; got {shape[:2]}: use replace")
-        # What was Z(t) a step ago is Z(t - dt) now; the older one is overwritten by the kernels.
+        # Z(t) of the step before is Z(t - dt) now; the kernels overwrite the older one.
         self._observations, self._previous_observations = self._previous_observations, self._observations
-        # One row of K * C * D numbers per agent, as the kernels have it.
-        return self._previous_observations.reshape(B, N, -1), self._observations.reshape(B, N, -1)
+        return ObservationBuffers(self._previous_observations.reshape(B, N, -1), self._observations.reshape(B, N, -1))
 
-    def kernel_args(self, flock: Flock) -> tuple[Any, ...]:
-        """What the kernels are told besides the state: the obstacle rule, R, and what is said. After a `swap_buffers`."""
+    def kernel_args(self, flock: Flock) -> KernelArgs:
+        """Return what the kernels need besides the state and the radio; call it after `swap_buffers`."""
         assert self._channel_spec is not None
-        return self._obstacle_rule, self._get_radius(flock), (*self._channel_spec, tuple(range(flock.shape[2])))
+        return KernelArgs(self._obstacle_rule, self._get_radius(flock), self._channel_spec)
 
     def _compute_shape(self, flock: Flock) -> tuple[int, ...]:
-        """The shape of observations, (B, N, K, C, D)."""
+        """Return the shape of observations, (B, N, K, C, D)."""
         B, N, D = flock.shape
         return B, N, self.senses.hops, self.senses.width, D
 
     def _make_off_scale_error(self, flock: Flock) -> NumericRangeError:
-        """Why the kernels refuse a flock: because of its state, or of a feature that is no number or too large."""
+        """Return the error for which the kernels refused a flock."""
         assert self._channel_spec is not None
         return make_off_scale_error(
-            flock, self._get_radius(flock), self.senses, needs_feature_buffers=self._channel_spec[1] is not None
+            flock, self._get_radius(flock), self.senses, has_declared_channels=self._channel_spec.table is not None
         )
 
     def _get_radius(self, flock: Flock) -> float:
-        """R in the units of the senses, in which the flock is."""
+        """Return R in the units of the senses, those of the flock."""
         return flock.comm_radius if self.comm_radius is None else self.comm_radius / self.senses.length_scale
 
     def compute_message_graph(self, flock: Flock, agent_ids: Int64[np.ndarray, " N"] | None = None) -> Graph:
-        """Who uses a message of whom, after `observe` with the same arguments, were it not for the obstacle rule."""
+        """Return the graph of the messages used by `observe` with these arguments, before the obstacle rule."""
         flock = self.senses.scale_flock(flock)
         if (message_buffer := self.radio_state.message_buffer) is not None:
             return message_buffer.compute_message_graph(self._with_effective_roles(flock), self.fixed_graph, agent_ids)
@@ -314,22 +320,22 @@ class DelayedAggregation:
 
     @property
     def order(self) -> Int64[np.ndarray, " N"] | None:
-        """The agents of the last large flock that was heard, cell by cell."""
+        """The agents of the last large flock, cell by cell; None before it."""
         return None if self._large_aggregator is None else self._large_aggregator.order
 
     def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
-        """Go on with the same agents in another order: the s-th is the one that was number order[s]."""
+        """Reorder the agents: the new agent s is the old agent order[s]."""
         if self._observations is not None and self._previous_observations is not None:
             self._observations, self._previous_observations = (
                 self._observations[:, order],
                 self._previous_observations[:, order],
             )
-        self._large_aggregator = None  # its order is that of the old numbers
+        self._large_aggregator = None  # sorted by the old indices
         if self.radio_state.message_buffer is not None:
             self.radio_state.message_buffer.renumber(order)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
-        """Go on with another flock: its first agents are the kept ones, whose histories follow them."""
+        """Continue with another flock, whose first agents are the kept ones; their histories are kept."""
         kept = int(keep.sum())
         N = flock.shape[1]
         # New agents have no past: zeros.
@@ -340,14 +346,14 @@ class DelayedAggregation:
                 new[:, :kept] = old[:, keep]
                 setattr(self, name, new)
                 self._flock_shape = flock.shape
-        # In a fixed topology, links among the kept agents stay, and new agents hear nobody.
+        # A fixed topology keeps the links among the kept agents; new agents have no links.
         if self.fixed_graph is not None:
             self.fixed_graph = self.fixed_graph.subgraph(keep, N)
         self.radio_state.replace(self.senses.scale_flock(flock), keep)
         self._large_aggregator = None
 
     def _get_fixed_graph(self, flock: Flock) -> Graph:
-        """The graph that a fixed topology keeps, made of this flock if it is the first."""
+        """Return the graph that a fixed topology keeps, that of this flock if it is the first."""
         if self.fixed_graph is None:
             self.fixed_graph = radius_graph(flock, self._get_radius(flock))
         return self.fixed_graph

@@ -1,46 +1,91 @@
-"""The kernels of `aggregation`: what each agent learns from those it hears, added up in a fixed order.
+"""The kernels of `aggregation`: the observations of each agent, summed over its neighbours in a fixed order.
 
-In `previous` and `observations` an agent's K x C x D block is one row. Further arguments of these kernels:
+In `previous` and `observations` an agent's K x C x D block is one row.
 
-    crew    (roles, groups) of the agents, each (N,)
-    rules   the obstacle rule: is only the nearest obstacle agent heard, do followers orbit, and `Orbit.numbers`
-    said    (mean, table, begun, axes): whether the paper's three channels are averaged; the `ChannelTable`, None if
-            these are all; how many of its channels are the paper's, at its beginning; and one number for each axis
-    air     what becomes of messages, see `senses.radio_kernels`; None if all arrive at once and exact
-
-Where an argument is None, Numba leaves out what it is for, and compiles faster; so it does with branches on the length
-of a tuple, here `axes`. It must be an argument by itself for that, so `table` is handed on beside `channel_spec`.
+Where an argument is None, Numba prunes the branches that need it, and compiles faster; it does the same with branches
+on the length of a tuple, here `axes`. Pruning needs a separate argument, so `table` is passed beside `channel_spec`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from equiflock.flock import FOLLOWER, OBSTACLE
+from equiflock.pairs.feature_weights import ChannelTable
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.cell_list import make_cell_list, sort_into_cells
-from equiflock.senses.channel_sums import aggregate_declared_channels, make_feature_buffers
+from equiflock.senses.cell_list import Numbering, SortedCells, make_cell_list, sort_into_cells
+from equiflock.senses.channel_sums import FeatureBuffers, aggregate_declared_channels, make_feature_buffers
 from equiflock.senses.neighbour_lists import (
     BATCH_AGENTS,
+    ListBuffers,
+    NeighbourLists,
     compute_cells_per_block,
     compute_offsets,
     list_batch,
     make_list_buffers,
 )
-from equiflock.senses.obstacle_rule import apply_obstacle_rule, make_rule_buffers
+from equiflock.senses.obstacle_rule import RuleResult, apply_obstacle_rule, make_rule_buffers
+from equiflock.senses.orbit import ObstacleRule
 from equiflock.senses.paper_sums import PAPER_CHANNELS, aggregate_measured_channels, aggregate_paper_channels
-from equiflock.senses.radio_kernels import drop_lost_messages, measure_messages
-from equiflock.senses.records import apply_radio, gather_records, make_records, make_sender_hashes
+from equiflock.senses.radio_kernels import RadioArgs, SenderHashes, drop_lost_messages, measure_messages
+from equiflock.senses.records import (
+    Records,
+    RolesGroups,
+    apply_radio,
+    gather_records,
+    make_records,
+    make_sender_hashes,
+)
+
+
+class ChannelSpec(NamedTuple):
+    """The channels of observations."""
+
+    is_mean: bool
+    """Whether the paper's three channels are averaged, rather than summed."""
+    table: ChannelTable | None
+    """(C, 5) uintp: the declared channels; None if the paper's are all."""
+    paper_channel_count: Index
+    """How many channels of the table are the paper's; they come first."""
+    axes: tuple[int, ...]
+    """D numbers; the length is a constant at compile time."""
+
+
+class KernelArgs(NamedTuple):
+    """What the kernels need besides the state and the radio."""
+
+    obstacle_rule: ObstacleRule
+    comm_radius: float
+    """R."""
+    channel_spec: ChannelSpec
+
+
+class FlockRadio(NamedTuple):
+    """The radio of one flock of a batch."""
+
+    flock: Index
+    """The index of the flock."""
+    args: RadioArgs
+    sender_hashes: SenderHashes
+
+
+class BatchBuffers(NamedTuple):
+    """Memory of one thread for batches of agents."""
+
+    listing: ListBuffers
+    rule_result: RuleResult
+    features: FeatureBuffers
+    """Empty if neither declared channels nor a radio need it."""
 
 
 @kernel
-def make_batch_buffers(N: Index, D: Index, needs_feature_buffers: bool) -> tuple[Any, Any, Any]:
-    """Memory of one thread for batches of agents: lists, obstacle rule and features."""
-    lists = make_list_buffers(N, D)
-    # Declared channels alone need memory for features.
-    return lists, make_rule_buffers(), make_feature_buffers(lists[4][0].size if needs_feature_buffers else 0, D)
+def make_batch_buffers(N: Index, D: Index, needs_feature_buffers: bool) -> BatchBuffers:
+    """Allocate a thread's memory for batches of a flock of N agents."""
+    listing = make_list_buffers(N, D)
+    features = make_feature_buffers(listing.lists.senders.size if needs_feature_buffers else 0, D)
+    return BatchBuffers(listing, make_rule_buffers(), features)
 
 
 @kernel
@@ -48,30 +93,31 @@ def _aggregate_batch(
     first: Index,
     agents: Index,
     order: Array,
-    records: Any,
-    roles_groups: Any,
-    lists: Any,
-    rule_result: Any,
-    channel_spec: Any,
-    table: Any,
-    obstacles: bool,
+    records: Records,
+    roles_groups: RolesGroups,
+    lists: NeighbourLists,
+    rule_result: RuleResult,
+    channel_spec: ChannelSpec,
+    table: ChannelTable | None,
+    has_obstacles: bool,
     observations: Array,
-    features: Any,
+    features: FeatureBuffers,
 ) -> bool:
-    """Write into `observations` what a batch of agents, whose records begin with `first`, makes of those in its lists.
+    """Write the observations of a batch of agents, whose records begin with `first`, from their neighbour lists.
 
-    `obstacles` tells whether the flock has any.
+    Returns:
+        False if a sum is not finite or too large.
     """
-    mean, _, paper_channel_count, axes = channel_spec
-    # The paper's channels have a kernel of their own, and so have the older hops with them; others may follow.
+    is_mean, paper_channel_count, axes = channel_spec.is_mean, channel_spec.paper_channel_count, channel_spec.axes
+    # A faster kernel sums the paper's channels and the older hops; declared channels may follow.
     if table is None:
         aggregate_paper_channels(
-            first, agents, order, records, lists, rule_result, mean, np.intp(PAPER_CHANNELS), observations, axes
+            first, agents, order, records, lists, rule_result, is_mean, np.intp(PAPER_CHANNELS), observations, axes
         )
         return True
     if paper_channel_count > 0:
         aggregate_paper_channels(
-            first, agents, order, records, lists, rule_result, mean, np.intp(len(table)), observations, axes
+            first, agents, order, records, lists, rule_result, is_mean, np.intp(len(table)), observations, axes
         )
     return aggregate_declared_channels(
         first,
@@ -83,7 +129,7 @@ def _aggregate_batch(
         rule_result,
         table,
         paper_channel_count,
-        obstacles,
+        has_obstacles,
         observations,
         features,
         False,
@@ -96,21 +142,20 @@ def aggregate_received(
     b: Index,
     first: Index,
     agents: Index,
-    numbering: Any,
-    records: Any,
-    roles_groups: Any,
-    lists: Any,
-    rule_result: Any,
-    channel_spec: Any,
-    table: Any,
+    numbering: Numbering,
+    records: Records,
+    roles_groups: RolesGroups,
+    lists: NeighbourLists,
+    rule_result: RuleResult,
+    channel_spec: ChannelSpec,
+    table: ChannelTable | None,
     observations: Array,
-    features: Any,
-    flock_radio: Any,
+    features: FeatureBuffers,
+    radio_args: RadioArgs,
 ) -> bool:
-    """What `_aggregate_batch` does, of messages as the radio delivers them, after those that are lost were taken out."""
-    order, _ = numbering
-    _, _, (is_measured, delayed, _, _, _), _, _ = flock_radio
-    if not is_measured:
+    """Do what `_aggregate_batch` does for messages as the radio delivers them; lists have no lost messages any more."""
+    order, measuring = numbering.order, radio_args.measuring
+    if not measuring.is_measured:
         return _aggregate_batch(
             first,
             agents,
@@ -125,11 +170,10 @@ def aggregate_received(
             observations,
             features,
         )
-    # Numbers as they are measured, and sums over them.
-    shift = np.uintp(order.size if delayed else 0)
-    measure_messages(
-        b, first, shift, agents, lists, records, roles_groups[0], rule_result, flock_radio, numbering, features[0]
-    )
+    # Measure r_ij and v_ij, then sum.
+    shift = np.uintp(order.size if measuring.is_delayed else 0)
+    roles, vectors = roles_groups.roles, features.vectors
+    measure_messages(b, first, shift, agents, lists, records, roles, rule_result, radio_args, numbering, vectors)
     if table is not None:
         return aggregate_declared_channels(
             first,
@@ -145,33 +189,43 @@ def aggregate_received(
             observations,
             features,
             True,
-            channel_spec[3],
+            channel_spec.axes,
         )
     aggregate_measured_channels(
-        first, agents, order, records, lists, rule_result, channel_spec[0], observations, features[0], channel_spec[3]
+        first,
+        agents,
+        order,
+        records,
+        lists,
+        rule_result,
+        channel_spec.is_mean,
+        observations,
+        vectors,
+        channel_spec.axes,
     )
     return True
 
 
 @kernel
 def aggregate_cells(
-    records: Any,
-    roles_groups: Any,
-    cells: Any,
-    obstacle_rule: Any,
+    records: Records,
+    roles_groups: RolesGroups,
+    cells: SortedCells,
+    obstacle_rule: ObstacleRule,
     comm_radius: float,
-    channel_spec: Any,
+    channel_spec: ChannelSpec,
     observations: Array,
-    flock_radio: Any,
+    flock_radio: FlockRadio | None,
     first: Index,
     last: Index,
 ) -> bool:
-    """What the agents in buckets first .. last of one flock know, into `observations` (N, K * C * D); False if off the scale.
+    """Write the observations (N, K * C * D) of the agents in buckets first .. last of one flock.
 
-    `flock_radio` is None, or that of the flock: (number of the flock, air, and what `apply_radio` says of senders).
+    Returns:
+        False if a sum is not finite or too large.
     """
-    needs_feature_buffers = channel_spec[1] is not None or flock_radio is not None
-    memory = make_batch_buffers(cells[0].size, records[0].shape[0], needs_feature_buffers)
+    needs_feature_buffers = channel_spec.table is not None or flock_radio is not None
+    buffers = make_batch_buffers(cells.order.size, records.positions.shape[0], needs_feature_buffers)
     return _aggregate_cells(
         records,
         roles_groups,
@@ -183,33 +237,38 @@ def aggregate_cells(
         flock_radio,
         first,
         last,
-        memory,
+        buffers,
     )
 
 
 @kernel
 def _aggregate_cells(
-    records: Any,
-    roles_groups: Any,
-    cells: Any,
-    obstacle_rule: Any,
+    records: Records,
+    roles_groups: RolesGroups,
+    cells: SortedCells,
+    obstacle_rule: ObstacleRule,
     comm_radius: float,
-    channel_spec: Any,
+    channel_spec: ChannelSpec,
     observations: Array,
-    flock_radio: Any,
+    flock_radio: FlockRadio | None,
     first: Index,
     last: Index,
-    memory: Any,
+    buffers: BatchBuffers,
 ) -> bool:
     order, starts, shape, agent_ids = cells
-    listing, rule_result, features = memory
-    record_positions, roles, lists = records[0], roles_groups[0], listing[4]
-    obstacles, max_cells = (roles == OBSTACLE).any(), compute_cells_per_block(starts, shape)
+    listing, rule_result, features = buffers
+    record_positions, roles, lists, numbering = (
+        records.positions,
+        roles_groups.roles,
+        listing.lists,
+        Numbering(order, agent_ids),
+    )
+    has_obstacles, max_cells = (roles == OBSTACLE).any(), compute_cells_per_block(starts, shape)
     fine, c, done = True, np.intp(first), np.uintp(0)
     while c < last:
-        # Whom a batch of agents hears, after the obstacle rule, and what they make of it.
+        # List the neighbours of a batch of agents, apply radio and obstacle rule, and sum.
         s = starts[c] + done
-        c, done, agents = list_batch(
+        batch = list_batch(
             c,
             done,
             last,
@@ -221,34 +280,35 @@ def _aggregate_cells(
             max_cells,
             comm_radius * comm_radius,
             listing,
-            channel_spec[3],
+            channel_spec.axes,
         )
+        c, done, agents = batch.bucket, batch.done, batch.agents
         if agents == 0:
             continue
         if flock_radio is not None:
-            b, on_air, sender_hashes = flock_radio
-            drop_lost_messages(b, s, agents, lists, (order, agent_ids), on_air, sender_hashes)
-            if obstacles:
-                own = s + np.uintp(order.size if on_air[2][1] else 0)
-                apply_obstacle_rule(own, agents, lists, records, roles, (order, agent_ids), obstacle_rule, rule_result)
+            b, radio_args = flock_radio.flock, flock_radio.args
+            drop_lost_messages(b, s, agents, lists, numbering, radio_args, flock_radio.sender_hashes)
+            if has_obstacles:
+                own = s + np.uintp(order.size if radio_args.measuring.is_delayed else 0)
+                apply_obstacle_rule(own, agents, lists, records, roles, numbering, obstacle_rule, rule_result)
             fine &= aggregate_received(
                 b,
                 s,
                 agents,
-                (order, agent_ids),
+                numbering,
                 records,
                 roles_groups,
                 lists,
                 rule_result,
                 channel_spec,
-                channel_spec[1],
+                channel_spec.table,
                 observations,
                 features,
-                on_air,
+                radio_args,
             )
         else:
-            if obstacles:
-                apply_obstacle_rule(s, agents, lists, records, roles, (order, agent_ids), obstacle_rule, rule_result)
+            if has_obstacles:
+                apply_obstacle_rule(s, agents, lists, records, roles, numbering, obstacle_rule, rule_result)
             fine &= _aggregate_batch(
                 s,
                 agents,
@@ -258,8 +318,8 @@ def _aggregate_cells(
                 lists,
                 rule_result,
                 channel_spec,
-                channel_spec[1],
-                obstacles,
+                channel_spec.table,
+                has_obstacles,
                 observations,
                 features,
             )
@@ -273,39 +333,42 @@ def aggregate_flocks(
     roles: Array,
     groups: Array,
     previous: Array,
-    obstacle_rule: Any,
+    obstacle_rule: ObstacleRule,
     comm_radius: float,
-    channel_spec: Any,
+    channel_spec: ChannelSpec,
     observations: Array,
     active: Array,
-    flock_radio: Any,
+    radio_args: RadioArgs | None,
 ) -> bool:
-    """What all agents of the active flocks know; False if one of them is off the scale.
+    """Write the observations of all agents of the active flocks.
 
     State and `previous` are those of the step at which the messages were sent.
+
+    Returns:
+        False if a flock or a sum is out of range.
     """
     _, N, D = positions.shape
-    order, starts, bucket = make_cell_list(N)
-    unranked, sender_hashes = np.empty(0, np.int64), make_sender_hashes(N if flock_radio is not None else 0)
-    older_size = previous.shape[2] - compute_first_hop_size(channel_spec[1], D)
-    delayed = False if flock_radio is None else flock_radio[2][1]
-    records = make_records(N, D, older_size, delayed)
-    memory = make_batch_buffers(N, D, channel_spec[1] is not None or flock_radio is not None)
+    order, starts, agent_buckets = make_cell_list(N)
+    no_ids, sender_hashes = np.empty(0, np.int64), make_sender_hashes(N if radio_args is not None else 0)
+    older_size = previous.shape[2] - compute_first_hop_size(channel_spec.table, D)
+    is_delayed = False if radio_args is None else radio_args.measuring.is_delayed
+    records = make_records(N, D, older_size, is_delayed)
+    buffers = make_batch_buffers(N, D, channel_spec.table is not None or radio_args is not None)
     for b in active:
-        # Sort the flock into cells and its records into cell order, then aggregate in all cells.
-        shape = sort_into_cells(positions[b], comm_radius, order, starts, bucket)
+        # Sort the flock into cells and its records into cell order, then aggregate over all cells.
+        shape = sort_into_cells(positions[b], comm_radius, order, starts, agent_buckets)
         if shape[0] == 0 or not gather_records(
             positions[b], velocities[b], previous[b], older_size, order, records, 0, N
         ):
             return False
         buckets = shape[0] * shape[1] * shape[2]
-        cells, roles_groups = (order, starts, shape, unranked), (roles[b], groups[b])
-        # Not a plain 0, as Numba compiles a kernel anew for every constant that it is called with.
+        cells, roles_groups = SortedCells(order, starts, shape, no_ids), RolesGroups(roles[b], groups[b])
+        # Not a literal 0: Numba compiles a kernel again for every constant argument.
         first = np.int64(0)
-        if flock_radio is not None:
-            if not apply_radio(b, order, unranked, records, older_size, flock_radio, sender_hashes, first, N):
+        if radio_args is not None:
+            if not apply_radio(b, order, no_ids, records, older_size, radio_args, sender_hashes, first, N):
                 return False
-            on_air = b, flock_radio, sender_hashes
+            flock_radio = FlockRadio(b, radio_args, sender_hashes)
             if not _aggregate_cells(
                 records,
                 roles_groups,
@@ -314,10 +377,10 @@ def aggregate_flocks(
                 comm_radius,
                 channel_spec,
                 observations[b],
-                on_air,
+                flock_radio,
                 first,
                 buckets,
-                memory,
+                buffers,
             ):
                 return False
         elif not _aggregate_cells(
@@ -331,15 +394,15 @@ def aggregate_flocks(
             None,
             first,
             buckets,
-            memory,
+            buffers,
         ):
             return False
     return True
 
 
 @kernel
-def compute_first_hop_size(table: Any, D: Index) -> Index:
-    """How many numbers the first hop of an agent's block has, C * D."""
+def compute_first_hop_size(table: ChannelTable | None, D: Index) -> Index:
+    """Return C * D, the size of one hop of an agent's block."""
     if table is None:
         return PAPER_CHANNELS * D
     return len(table) * D
@@ -354,73 +417,80 @@ def aggregate_listed(
     previous: Array,
     begins: Array,
     senders: Array,
-    obstacle_rule: Any,
-    channel_spec: Any,
+    obstacle_rule: ObstacleRule,
+    channel_spec: ChannelSpec,
     observations: Array,
     active: Array,
-    flock_radio: Any,
+    radio_args: RadioArgs | None,
 ) -> bool:
-    """What all agents of the active flocks know if they hear the listed senders, at any distance."""
+    """Write the observations of all agents of the active flocks, whose neighbours are the listed senders.
+
+    Agent i of flock b receives from senders[begins[b N + i] : begins[b N + i + 1]], at any distance.
+
+    Returns:
+        False if a flock or a sum is out of range.
+    """
     _, N, D = positions.shape
-    order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
-    sender_hashes = make_sender_hashes(N if flock_radio is not None else 0)
-    older_size = previous.shape[2] - compute_first_hop_size(channel_spec[1], D)
-    delayed = False if flock_radio is None else flock_radio[2][1]
-    shift = np.uintp(N if delayed else 0)
-    records = make_records(N, D, older_size, delayed)
-    listing, rule_result, features = make_batch_buffers(N, D, channel_spec[1] is not None or flock_radio is not None)
-    lists = listing[4]
+    order, no_ids = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
+    numbering, sender_hashes = Numbering(order, no_ids), make_sender_hashes(N if radio_args is not None else 0)
+    older_size = previous.shape[2] - compute_first_hop_size(channel_spec.table, D)
+    is_delayed = False if radio_args is None else radio_args.measuring.is_delayed
+    shift = np.uintp(N if is_delayed else 0)
+    records = make_records(N, D, older_size, is_delayed)
+    buffers = make_batch_buffers(N, D, channel_spec.table is not None or radio_args is not None)
+    lists, rule_result, features = buffers.listing.lists, buffers.rule_result, buffers.features
+    list_senders, ends = lists.senders, lists.ends
     fine = True
     for b in active:
         if not gather_records(positions[b], velocities[b], previous[b], older_size, order, records, 0, N):
             return False
-        if flock_radio is not None and not apply_radio(
-            b, order, unranked, records, older_size, flock_radio, sender_hashes, np.int64(0), N
+        if radio_args is not None and not apply_radio(
+            b, order, no_ids, records, older_size, radio_args, sender_hashes, np.int64(0), N
         ):
             return False
-        roles_groups, first = (roles[b], groups[b]), np.uintp(0)
+        roles_groups, first = RolesGroups(roles[b], groups[b]), np.uintp(0)
         while first < N:
-            # Records stand in the order of agents here, so the listed senders are the records heard.
+            # Records are in the order of agents here, so the listed senders are records.
             agents, end = np.uintp(0), np.uintp(0)
             while first + agents < N and agents < BATCH_AGENTS:
                 row = np.uintp(b * N) + first + agents
                 begin = np.uintp(begins[row])
                 degree = np.uintp(begins[row + np.uintp(1)]) - begin
-                if end + degree > lists[0].size:
+                if end + degree > list_senders.size:
                     break
-                # Leaders and obstacle agents hear nobody: their Z is zero.
+                # Leaders and obstacle agents receive nothing: their Z is zero.
                 for e in range(degree if roles[b, first + agents] == FOLLOWER else np.uintp(0)):
-                    lists[0][end] = senders[begin + e]
+                    list_senders[end] = senders[begin + e]
                     end += np.uintp(1)
-                lists[2][agents] = end
+                ends[agents] = end
                 agents += np.uintp(1)
-            if flock_radio is not None:
-                drop_lost_messages(b, first, agents, lists, (order, unranked), flock_radio, sender_hashes)
-            # The obstacle rule, for the plane only, where obstacles exist.
+            if radio_args is not None:
+                drop_lost_messages(b, first, agents, lists, numbering, radio_args, sender_hashes)
+            # The obstacle rule, in the plane only: space has no obstacles.
             if D == 2:
                 apply_obstacle_rule(
-                    first + shift, agents, lists, records, roles[b], (order, unranked), obstacle_rule, rule_result
+                    first + shift, agents, lists, records, roles[b], numbering, obstacle_rule, rule_result
                 )
             else:
                 begin = np.uintp(0)
                 for a in range(agents):
-                    compute_offsets(3, first + shift + a, records[0], lists, begin, lists[2][a])
-                    begin = lists[2][a]
-            if flock_radio is not None:
+                    compute_offsets(3, first + shift + a, records.positions, lists, begin, ends[a])
+                    begin = ends[a]
+            if radio_args is not None:
                 fine &= aggregate_received(
                     b,
                     first,
                     agents,
-                    (order, unranked),
+                    numbering,
                     records,
                     roles_groups,
                     lists,
                     rule_result,
                     channel_spec,
-                    channel_spec[1],
+                    channel_spec.table,
                     observations[b],
                     features,
-                    flock_radio,
+                    radio_args,
                 )
             else:
                 fine &= _aggregate_batch(
@@ -432,7 +502,7 @@ def aggregate_listed(
                     lists,
                     rule_result,
                     channel_spec,
-                    channel_spec[1],
+                    channel_spec.table,
                     D == 2,
                     observations[b],
                     features,

@@ -1,13 +1,13 @@
-"""The kernel that adds up channels of any declaration, and the older hops, over lists.
+"""Sums of declared channels, and of the older hops, over neighbour lists.
 
-What the weights of features are functions of is a number of an entry of a list alone, so it is computed for all entries
-of a batch at once, and so are the weights. Then each agent adds up its own entries in the order of its list, features
-in float64 and older hops in float32: every sum is that of its list, whatever the batch.
+The arguments of a feature's weight, and the weight, depend on one entry of a list alone, so they are computed for all
+entries of a batch at once. Then each agent sums its entries in the order of its list, features in float64 and older
+hops in float32: a sum depends on its list alone, not on the batch.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,16 +25,32 @@ from equiflock.pairs.feature_weights import (
     call_loop,
 )
 from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
+from equiflock.senses.neighbour_lists import NeighbourLists
+from equiflock.senses.obstacle_rule import RuleResult
 from equiflock.senses.paper_sums import COLUMNS_PER_PASS, average_older_hops
+from equiflock.senses.records import Records, RolesGroups
 
 LARGEST_SUM = 1e30
-"""Sums of features beyond this could overflow a sum of sums in float32."""
+"""The largest sum of features: beyond it a sum of sums could overflow float32."""
+
+
+class FeatureBuffers(NamedTuple):
+    """Memory of one thread for the features of a batch, a column per entry of its lists."""
+
+    vectors: Array
+    """(2 D, entries) float64: r_ij in rows 0 .. D, v_ij in rows D .. 2 D."""
+    squares: Array
+    """(entries,) float64: max(|r_ij|, MIN_DISTANCE)^2."""
+    inners: Array
+    """(entries,) float64: <r_ij, v_ij>."""
+    weights: Array
+    """(entries,) float64: the weights of one channel."""
 
 
 @kernel
-def make_feature_buffers(entries: Index, D: Index) -> Any:
-    """Memory for the features of a batch: r_ij and v_ij in rows (2 D, entries), |r_ij|^2, <r_ij, v_ij> and weights."""
-    return np.empty((2 * D, entries)), (np.empty(entries), np.empty(entries), np.empty(entries))
+def make_feature_buffers(entries: Index, D: Index) -> FeatureBuffers:
+    """Allocate the features of a batch whose lists have at most `entries` entries."""
+    return FeatureBuffers(np.empty((2 * D, entries)), np.empty(entries), np.empty(entries), np.empty(entries))
 
 
 @inline_kernel
@@ -43,16 +59,15 @@ def _compute_relative_nd(
     first: Index,
     agents: Index,
     order: Array,
-    records: Any,
+    records: Records,
     roles: Array,
-    lists: Any,
-    rule_result: Any,
-    memory: Any,
+    lists: NeighbourLists,
+    rule_result: RuleResult,
+    vectors: Array,
 ) -> None:
-    record_positions, record_velocities, _ = records
-    senders, _, ends = lists
-    taken, nearest, obstacle_counts = rule_result
-    vectors, _ = memory
+    record_positions, record_velocities = records.positions, records.velocities
+    senders, ends = lists.senders, lists.ends
+    virtual_velocities, nearest, obstacle_counts = rule_result
     begin = np.uintp(0)
     for a in range(agents):
         s = first + a
@@ -62,17 +77,17 @@ def _compute_relative_nd(
             for d in range(D):
                 vectors[d, e] = record_positions[d, s] - record_positions[d, j]
                 vectors[D + d, e] = record_velocities[s, d] - record_velocities[j, d]
-            # The orbit technique gives the nearest obstacle agent a relative velocity of its own, any others none.
+            # The orbit technique replaces v_ij of the nearest obstacle agent by a virtual one, of others by 0.
             if obstacle_counts[a] > 0 and roles[order[j]] == OBSTACLE:
-                vectors[D, e] = taken[a, 0] if j == nearest[a] else 0.0
-                vectors[D + 1, e] = taken[a, 1] if j == nearest[a] else 0.0
+                vectors[D, e] = virtual_velocities[a, 0] if j == nearest[a] else 0.0
+                vectors[D + 1, e] = virtual_velocities[a, 1] if j == nearest[a] else 0.0
         begin = ends[a]
 
 
 @inline_kernel
-def _compute_products_nd(D: Index, entries: Index, memory: Any) -> None:
-    """|r_ij|^2 and <r_ij, v_ij> of all entries, of which weights are functions."""
-    vectors, (squares, inners, _) = memory
+def _compute_products_nd(D: Index, entries: Index, features: FeatureBuffers) -> None:
+    """Compute |r_ij|^2 and <r_ij, v_ij> of all entries, the arguments of weights."""
+    vectors, squares, inners = features.vectors, features.squares, features.inners
     for e in range(entries):
         square, inner = 0.0, 0.0
         for d in range(D):
@@ -89,36 +104,38 @@ def _sum_channel_nd(
     agents: Index,
     order: Array,
     groups: Array,
-    lists: Any,
-    row: Any,
-    memory: Any,
+    lists: NeighbourLists,
+    row: Array,
+    features: FeatureBuffers,
     observations: Array,
 ) -> bool:
-    senders, _, ends = lists
-    vectors, (squares, inners, weights) = memory
-    # The weights of all entries, and the first row of the vectors that they multiply.
+    senders, ends = lists.senders, lists.ends
+    vectors, squares, inners, weights = features
+    # The weights of all entries, and the first row k of the vectors that they multiply.
     entries = np.intp(ends[agents - np.uintp(1)])
-    known = squares.ctypes.data, inners.ctypes.data, weights.ctypes.data
-    call_loop(row[LOOP_ADDRESS], row[OPTIONS_ADDRESS], known[0], known[1], known[2], entries)  # type: ignore[call-arg]
-    k, whom, mean = (D if row[IS_VELOCITY] else 0), row[AMONG_COLUMN], row[IS_MEAN]
+    squares_address, inners_address, weights_address = squares.ctypes.data, inners.ctypes.data, weights.ctypes.data
+    call_loop(  # type: ignore[call-arg]
+        row[LOOP_ADDRESS], row[OPTIONS_ADDRESS], squares_address, inners_address, weights_address, entries
+    )
+    k, among, is_mean = (D if row[IS_VELOCITY] else 0), row[AMONG_COLUMN], row[IS_MEAN]
     fine, begin = True, np.uintp(0)
     for a in range(agents):
         i, end = order[first + a], ends[a]
         x, y, z, counted = 0.0, 0.0, 0.0, np.uintp(0)
         for e in range(begin, end):
-            # A channel among obstacles, who are in no group, among the same group or others leaves the rest out.
-            if whom != AMONG_ALL:
-                its = groups[order[senders[e]]]
-                if (its == NO_GROUP) != (whom == AMONG_OBSTACLES):
+            # A channel among obstacle agents, which are in no group, the same group or other groups skips the rest.
+            if among != AMONG_ALL:
+                group = groups[order[senders[e]]]
+                if (group == NO_GROUP) != (among == AMONG_OBSTACLES):
                     continue
-                if whom != AMONG_OBSTACLES and (its == groups[i]) != (whom == AMONG_SAME):
+                if among != AMONG_OBSTACLES and (group == groups[i]) != (among == AMONG_SAME):
                     continue
             x, y = x + weights[e] * vectors[k, e], y + weights[e] * vectors[k + 1, e]
             if D == 3:
                 z += weights[e] * vectors[k + 2, e]
             counted += np.uintp(1)
-        # A mean is over those counted; of nobody it is zero.
-        scale = 1.0 / float(max(counted, np.uintp(1))) if mean else 1.0
+        # A mean is over the agents counted; over none it is zero.
+        scale = 1.0 / float(max(counted, np.uintp(1))) if is_mean else 1.0
         observations[i, c * D], observations[i, c * D + 1] = x * scale, y * scale
         if D == 3:
             observations[i, c * D + 2] = z * scale
@@ -129,13 +146,14 @@ def _sum_channel_nd(
 
 @inline_kernel
 def _find_twin_channel(table: Array, c: Index) -> Index:
-    """The channel before c that is the other aggregation of the same feature among all who are heard; c if none is."""
+    """Return the channel before c with the other aggregation of the same feature over all neighbours, or c if none."""
     row = table[c]
     for b in range(c):
-        other = table[b]
-        same = other[LOOP_ADDRESS] == row[LOOP_ADDRESS] and other[OPTIONS_ADDRESS] == row[OPTIONS_ADDRESS]
-        same = same and other[IS_VELOCITY] == row[IS_VELOCITY] and other[AMONG_COLUMN] == row[AMONG_COLUMN] == AMONG_ALL
-        if same and other[IS_MEAN] != row[IS_MEAN]:
+        earlier = table[b]
+        same = earlier[LOOP_ADDRESS] == row[LOOP_ADDRESS] and earlier[OPTIONS_ADDRESS] == row[OPTIONS_ADDRESS]
+        same = same and earlier[IS_VELOCITY] == row[IS_VELOCITY]
+        same = same and earlier[AMONG_COLUMN] == row[AMONG_COLUMN] == AMONG_ALL
+        if same and earlier[IS_MEAN] != row[IS_MEAN]:
             return b
     return c
 
@@ -152,7 +170,7 @@ def _convert_aggregation(
     ends: Array,
     observations: Array,
 ) -> bool:
-    """Make channel c, the mean if `to_mean`, of channel b, of the same feature: a sum is a mean times the degree."""
+    """Compute channel c, a mean if `to_mean`, from channel b of the same feature: the sum is the mean times |N_i|."""
     begin, fine = np.uintp(0), True
     for a in range(agents):
         i, degree = order[first + a], float(max(ends[a] - begin, np.uintp(1)))
@@ -171,35 +189,36 @@ def _sum_channels_nd(
     first: Index,
     agents: Index,
     order: Array,
-    records: Any,
-    roles_groups: Any,
-    lists: Any,
-    rule_result: Any,
+    records: Records,
+    roles_groups: RolesGroups,
+    lists: NeighbourLists,
+    rule_result: RuleResult,
     table: Array,
     paper_channel_count: Index,
-    obstacles: bool,
+    has_obstacles: bool,
     observations: Array,
-    memory: Any,
+    features: FeatureBuffers,
     is_measured: bool,
 ) -> bool:
     roles, groups = roles_groups
-    fine, compared = True, False
+    ends = lists.ends
+    fine, has_products = True, False
     for c in range(paper_channel_count, len(table)):
-        # A mean and a sum of the same feature are one sum.
+        # The mean and the sum of the same feature share one sum.
         b = _find_twin_channel(table, c)
         if b < c:
-            fine &= _convert_aggregation(D, b, c, table[c, IS_MEAN] > 0, first, agents, order, lists[2], observations)
-        elif table[c, AMONG_COLUMN] == AMONG_OBSTACLES and not obstacles:
+            fine &= _convert_aggregation(D, b, c, table[c, IS_MEAN] > 0, first, agents, order, ends, observations)
+        elif table[c, AMONG_COLUMN] == AMONG_OBSTACLES and not has_obstacles:
             for a in range(agents):
                 observations[order[first + a], c * D : (c + 1) * D] = 0.0
         else:
-            # r_ij and v_ij of all entries, unless they are measured, and what weights are functions of, once.
-            if not (is_measured or compared):
-                _compute_relative_nd(D, first, agents, order, records, roles, lists, rule_result, memory)
-            if not compared:
-                _compute_products_nd(D, lists[2][agents - np.uintp(1)], memory)
-                compared = True
-            fine &= _sum_channel_nd(D, c, first, agents, order, groups, lists, table[c], memory, observations)
+            # Compute r_ij and v_ij, unless they are measured, and the arguments of weights for all entries, once.
+            if not (is_measured or has_products):
+                _compute_relative_nd(D, first, agents, order, records, roles, lists, rule_result, features.vectors)
+            if not has_products:
+                _compute_products_nd(D, ends[agents - np.uintp(1)], features)
+                has_products = True
+            fine &= _sum_channel_nd(D, c, first, agents, order, groups, lists, table[c], features, observations)
     return fine
 
 
@@ -208,26 +227,41 @@ def aggregate_declared_channels(
     first: Index,
     agents: Index,
     order: Array,
-    records: Any,
-    roles_groups: Any,
-    lists: Any,
-    rule_result: Any,
+    records: Records,
+    roles_groups: RolesGroups,
+    lists: NeighbourLists,
+    rule_result: RuleResult,
     table: Array,
     paper_channel_count: Index,
-    obstacles: bool,
+    has_obstacles: bool,
     observations: Array,
-    memory: Any,
+    features: FeatureBuffers,
     is_measured: bool,
-    axes: Any,
+    axes: tuple[Index, ...],
 ) -> bool:
-    """Write into `observations` what a batch of agents, whose records begin with `first`, learns by the channels of a table.
+    """Write the channels of a table, and the older hops, of a batch of agents.
 
-    Its arguments are those of `aggregate_paper_channels`, with the channels and memory, whose vectors are r_ij and v_ij already if
-    `is_measured`. The first `paper_channel_count` channels are there already, and with them the older hops. `obstacles` tells whether
-    there are any. False if a sum is not finite or too large.
+    Args:
+        first: the record of the first agent of the batch.
+        agents: the size of the batch.
+        order: record s is agent order[s], whose row of `observations` is written.
+        records: of all agents.
+        roles_groups: of all agents.
+        lists: the neighbours of the batch.
+        rule_result: the result of the obstacle rule for the batch.
+        table: the `ChannelTable`.
+        paper_channel_count: channels that `aggregate_paper_channels` has written already; if any, the older hops, too.
+        has_obstacles: whether the flock has obstacle agents.
+        observations: (N, K * C * D).
+        features: memory; its vectors are r_ij and v_ij already if `is_measured`.
+        is_measured: whether the radio has computed r_ij and v_ij.
+        axes: one number for each dimension.
+
+    Returns:
+        False if a sum is not finite or too large.
     """
-    C, D = len(table), records[1].shape[1]
-    # The constant lets the compiler leave the third coordinate out in the plane.
+    C, D = len(table), records.velocities.shape[1]
+    # The constant lets the compiler omit the third coordinate in the plane.
     if len(axes) == 2:
         fine = _sum_channels_nd(
             2,
@@ -240,9 +274,9 @@ def aggregate_declared_channels(
             rule_result,
             table,
             paper_channel_count,
-            obstacles,
+            has_obstacles,
             observations,
-            memory,
+            features,
             is_measured,
         )
     else:
@@ -257,13 +291,13 @@ def aggregate_declared_channels(
             rule_result,
             table,
             paper_channel_count,
-            obstacles,
+            has_obstacles,
             observations,
-            memory,
+            features,
             is_measured,
         )
-    # Hops 2 .. K: means over all those heard of what they knew a step before.
+    # Hops 2 .. K: means over all neighbours of their z^(k-1) of the step before.
     if paper_channel_count == 0:
         for column in range(0, observations.shape[1] - C * D, COLUMNS_PER_PASS):
-            average_older_hops(C * D + column, column, first, agents, order, records[2], lists, observations)
+            average_older_hops(C * D + column, column, first, agents, order, records.older_hops, lists, observations)
     return fine

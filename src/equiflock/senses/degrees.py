@@ -1,4 +1,4 @@
-"""How many agents each agent hears, |N_i|, as the kernels of `hearing` count them: after the obstacle rule."""
+"""The number of neighbours |N_i| after the obstacle rule, as the kernels of `aggregation_kernels` count it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def count_neighbours(
     graph: Graph | None = None,
     nearest_only: bool = True,
 ) -> Int64[np.ndarray, "B N"]:
-    """|N_i| of every agent of the active flocks, (B, N); 0 for those of the others. Memory is O(N).
+    """Return |N_i| of every agent of the active flocks, (B, N), and 0 for the other flocks. Memory is O(N).
 
     Args:
         flock: the agents now.
-        active: the flocks that count.
+        active: indices of the flocks to count.
         comm_radius: R.
-        graph: who hears whom, at any distance; everybody within R if left out.
-        nearest_only: whether only the nearest obstacle agent is heard, rather than all.
+        graph: the neighbours of each agent, at any distance; default: all agents within R.
+        nearest_only: whether only the nearest obstacle agent counts, rather than all.
     """
     degrees = np.zeros(flock.shape[:2], np.int64)
     parts = [active[first:last] for first, last in split_flocks(len(active), flock.shape[1])]
@@ -51,25 +51,26 @@ def count_neighbours(
 def _count_within_radius(
     positions: Vectors, roles: Roles, comm_radius: float, nearest_only: bool, degrees: Array, active: Array
 ) -> bool:
-    """Count whom agents of the active flocks hear within R; False if positions are out of range."""
+    """Count the neighbours within R in the active flocks; return False if positions are out of range."""
     # Once for all flocks of this thread.
-    memory = make_flock_buffers(positions.shape[1])
-    (order, starts, _), sorted_positions, (runs, hits) = memory
+    buffers = make_flock_buffers(positions.shape[1])
+    order, starts, sorted_positions = buffers.cells.order, buffers.cells.starts, buffers.positions
+    runs, neighbours = buffers.workspace.runs, buffers.workspace.neighbours
     for b in active:
-        shape = sort_flock(positions[b], comm_radius, memory)
+        shape = sort_flock(positions[b], comm_radius, buffers)
         if shape[0] == 0:
             return False
         for c in range(shape[0] * shape[1] * shape[2]):
             count = list_nearby_runs(c, shape, starts, runs)
             for s in range(starts[c], starts[c + 1]):
-                # Leaders and obstacle agents hear nobody.
+                # Leaders and obstacle agents receive nothing.
                 if roles[b, order[s]] != FOLLOWER:
                     continue
-                heard = select_neighbours(s, sorted_positions, comm_radius * comm_radius, runs, count, hits)
+                degree = select_neighbours(s, sorted_positions, comm_radius * comm_radius, runs, count, neighbours)
                 obstacle_count = np.uintp(0)
-                for h in range(heard):
-                    obstacle_count += np.uintp(roles[b, order[hits[h]]] == OBSTACLE)
-                degrees[b, order[s]] = _count_after_rule(heard, obstacle_count, nearest_only)
+                for n in range(degree):
+                    obstacle_count += np.uintp(roles[b, order[neighbours[n]]] == OBSTACLE)
+                degrees[b, order[s]] = _count_after_rule(degree, obstacle_count, nearest_only)
     return True
 
 
@@ -77,11 +78,11 @@ def _count_within_radius(
 def _count_listed(
     roles: Roles, begins: Array, senders: Array, nearest_only: bool, degrees: Array, active: Array
 ) -> None:
-    """Count whom agents of the active flocks hear if they hear the listed senders."""
+    """Count the listed senders of each agent of the active flocks."""
     N = np.uintp(roles.shape[1])
     for b in active:
         for i in range(N):
-            # Leaders and obstacle agents hear nobody, whatever they were when the list was made.
+            # Leaders and obstacle agents receive nothing, even if they were followers when the list was built.
             if roles[b, i] != FOLLOWER:
                 continue
             row, obstacle_count = np.uintp(b) * N + i, np.uintp(0)
@@ -92,7 +93,7 @@ def _count_listed(
 
 
 @inline_kernel
-def _count_after_rule(heard: Index, obstacle_count: Index, nearest_only: bool) -> Index:
-    """|N_i| of an agent that has so many others within reach, of whom `obstacle_count` are obstacle agents."""
-    # All obstacle agents but the nearest are left out.
-    return heard - obstacle_count + np.uintp(1) if nearest_only and obstacle_count > np.uintp(1) else heard
+def _count_after_rule(degree: Index, obstacle_count: Index, nearest_only: bool) -> Index:
+    """Return |N_i| of an agent with `degree` others within reach, of which `obstacle_count` are obstacle agents."""
+    # Of several obstacle agents only the nearest counts.
+    return degree - obstacle_count + np.uintp(1) if nearest_only and obstacle_count > np.uintp(1) else degree

@@ -1,36 +1,89 @@
-"""Messages of several steps at once: the kernels for radios with jitter, or whose receivers use the last one they had.
+"""Kernels for radios with jitter or `last_known` > 0, where messages of several send steps are used at once.
 
-At step n a receiver looks, for every sender, for the newest message that reached it: one sent at step m, when the two
-were within R, not lost, that arrived at a = m + delay + jitter <= n and is not too old, n - a <= last_known. All states
-and what was known stand in a ring of slots, a slot for every step that may still be heard: a record is a row of it,
-(slot, flock, agent) counted through, and so is an agent's own record of now.
+At step n a receiver uses, of every sender, the newest message that has arrived: sent at step m, when the two were
+within R, not lost, arrived at a = m + delay + jitter <= n, and not expired, n - a <= last_known. The states and older
+hops of all steps whose messages may still be used are in a ring of slots; a record is its row (slot, flock, agent),
+flattened. The row of an agent in the slot of now is its current state.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from equiflock.flock import FOLLOWER
 from equiflock.runtime.hashing import hash_combine
 from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
-from equiflock.senses.aggregation_kernels import aggregate_received, make_batch_buffers
-from equiflock.senses.cell_list import MAX_MAGNITUDE, list_nearby_runs, sort_by_agent_id, sort_into_cells
+from equiflock.senses.aggregation_kernels import ChannelSpec, aggregate_received, make_batch_buffers
+from equiflock.senses.cell_list import MAX_MAGNITUDE, Numbering, list_nearby_runs, sort_by_agent_id, sort_into_cells
 from equiflock.senses.neighbour_lists import BATCH_AGENTS, BATCH_ENTRIES
 from equiflock.senses.obstacle_rule import apply_obstacle_rule
-from equiflock.senses.radio_kernels import JITTER_STREAM, get_agent_id, is_lost_in_burst, skips_step
+from equiflock.senses.orbit import ObstacleRule
+from equiflock.senses.radio_kernels import JITTER_STREAM, RadioArgs, get_agent_id, is_lost_in_burst, skips_step
+from equiflock.senses.records import Records, RolesGroups
 
 _HASH_SHIFT = np.uint64(11)
 
 
+class MessageWindow(NamedTuple):
+    """When messages are used, in steps."""
+
+    delay: Index
+    """int64: steps from sending to arrival."""
+    jitter: Index
+    """int64: the most further steps to arrival."""
+    last_known: Index
+    """int64: steps after arrival for which a message is used."""
+
+
+class MessageHistory(NamedTuple):
+    """The messages of the last S steps; step m is in slot m % S."""
+
+    positions: Array
+    """(S, B, N, D) float64."""
+    velocities: Array
+    """(S, B, N, D) float64."""
+    older_hops: Array
+    """(S, B, N, K * C * D) float32: what each agent observed a step before it sent."""
+
+
+class SlotCells(NamedTuple):
+    """The cell lists of all slots and flocks."""
+
+    orders: Array
+    """(S, B, N) uintp."""
+    starts: Array
+    """(S, B, 2 N + 65) uintp."""
+    buckets: Array
+    """(S, B, N) uintp."""
+    shapes: Array
+    """(S, B, 3) int64: torus shapes."""
+
+
+class FixedLinks(NamedTuple):
+    """The graph of a fixed topology; both arrays are empty for a dynamic one."""
+
+    starts: Array
+    """(B * N + 1,) int64, as in `Graph`."""
+    senders: Array
+    """(edges,) int64, as in `Graph`."""
+
+
 @kernel
 def sort_slot(
-    positions: Array, velocities: Array, agent_ids: Array, comm_radius: float, cells: Any, slot: Index, active: Array
+    positions: Array,
+    velocities: Array,
+    agent_ids: Array,
+    comm_radius: float,
+    cells: SlotCells,
+    slot: Index,
+    active: Array,
 ) -> bool:
-    """Sort the active flocks of a step, positions and velocities (B, N, D), into cells; False if one is off the scale.
+    """Sort the active flocks of a step, positions and velocities (B, N, D), into cells, within cells by agent ids.
 
-    Within a cell agents stand in the order of their numbers, if they do not in memory.
+    Returns:
+        False if a flock is out of range.
     """
     orders, starts, buckets, shapes = cells
     for b in active:
@@ -46,36 +99,45 @@ def sort_slot(
 
 @inline_kernel
 def _is_delivered(
-    flock: Index, m: Index, receiver_hash: Index, receiver: Index, sender: Index, flock_radio: Any, window: Any
+    flock: Index,
+    m: Index,
+    receiver_hash: Index,
+    receiver: Index,
+    sender: Index,
+    radio_args: RadioArgs,
+    window: MessageWindow,
 ) -> bool:
-    """Whether a receiver may use now what was sent at step m; `receiver_hash` is the hash of flock, step and receiver."""
-    (_, now, _, _), (threshold, bursts, loss_after_loss, loss_after_arrival), _, _, _ = flock_radio
+    """Return whether a message of step m is usable now; `receiver_hash` is the hash of flock, step m and receiver."""
+    threshold, has_bursts, loss_after_loss, loss_after_arrival = radio_args.loss
     delay, jitter, last_known = window
     h = hash_combine(receiver_hash, sender)
-    # Since when it is there: it must not arrive after now, nor so long ago that it is forgotten.
+    # The steps since its arrival: it must have arrived, and must not have expired.
     wait = np.int64(hash_combine(h, JITTER_STREAM) % np.uint64(jitter + 1)) if jitter > 0 else np.int64(0)
-    since = now - m - delay - wait
+    since = radio_args.link.step - m - delay - wait
     arrives = 0 <= since <= last_known and (h >> _HASH_SHIFT) >= threshold
-    if bursts and 0 <= since <= last_known:
+    if has_bursts and 0 <= since <= last_known:
         arrives = not is_lost_in_burst(flock, m, receiver, sender, loss_after_loss, loss_after_arrival)
     return bool(arrives)
 
 
 @inline_kernel
-def _was_sent(b: Index, i: Index, j: Index, m: Index, flock: Index, sender: Index, flock_radio: Any) -> bool:
-    """Whether agent j sent at step m, and agent i was there to hear it."""
-    _, _, _, (send_interval, silent_from, present_from), _ = flock_radio
-    there = present_from[b, j] <= m < silent_from[b, j] and present_from[b, i] <= m
-    return there and not skips_step(flock, m, sender, send_interval)
+def _was_sent(b: Index, i: Index, j: Index, m: Index, flock: Index, sender: Index, radio_args: RadioArgs) -> bool:
+    """Return whether agent j sent at step m while agent i was in the flock."""
+    send_interval, silent_from, present_from = radio_args.sending
+    is_present = present_from[b, j] <= m < silent_from[b, j] and present_from[b, i] <= m
+    return is_present and not skips_step(flock, m, sender, send_interval)
 
 
 @kernel
-def is_message_usable(b: Index, i: Index, j: Index, m: Index, flock_radio: Any, window: Any, agent_ids: Array) -> bool:
-    """Whether agent i of flock b may use now what agent j sent at step m, if it was within reach then."""
-    flock, receiver, sender = hash_combine(flock_radio[0][0], b), get_agent_id(i, agent_ids), get_agent_id(j, agent_ids)
+def is_message_usable(
+    b: Index, i: Index, j: Index, m: Index, radio_args: RadioArgs, window: MessageWindow, agent_ids: Array
+) -> bool:
+    """Return whether agent i of flock b can use the message of agent j of step m now, if j was within reach then."""
+    flock = hash_combine(radio_args.link.seed_hash, b)
+    receiver, sender = get_agent_id(i, agent_ids), get_agent_id(j, agent_ids)
     receiver_hash = hash_combine(hash_combine(flock, m), receiver)
-    return _was_sent(b, i, j, m, flock, sender, flock_radio) and _is_delivered(
-        flock, m, receiver_hash, receiver, sender, flock_radio, window
+    return _was_sent(b, i, j, m, flock, sender, radio_args) and _is_delivered(
+        flock, m, receiver_hash, receiver, sender, radio_args, window
     )
 
 
@@ -88,18 +150,18 @@ def _append_if_usable(
     end: Index,
     receiver_hash: Index,
     flock: Index,
-    numbers: Array,
-    flock_radio: Any,
-    window: Any,
+    agent_ids: Array,
+    radio_args: RadioArgs,
+    window: MessageWindow,
     last_receivers: Array,
     senders: Array,
 ) -> Index:
-    """Put the message that j sent to i at step m on the list that ends at `end`, if it is to be used; its new end."""
-    _, _, slots, rows = flock_radio[0]
-    receiver, sender = np.uint64(numbers[i]), np.uint64(numbers[j])
-    # Nobody hears itself, and of each sender only the newest message counts, which was considered first.
-    wanted = i != j and last_receivers[j] != i and _was_sent(b, i, j, m, flock, sender, flock_radio)
-    if wanted and _is_delivered(flock, m, receiver_hash, receiver, sender, flock_radio, window):
+    """Append the message of step m from j to i to the list that ends at `end`, if usable; return the new end."""
+    slots, rows = radio_args.link.slots, radio_args.link.rows
+    receiver, sender = np.uint64(agent_ids[i]), np.uint64(agent_ids[j])
+    # No agent receives from itself, and of each sender only the newest message counts, which comes first.
+    is_new = i != j and last_receivers[j] != i and _was_sent(b, i, j, m, flock, sender, radio_args)
+    if is_new and _is_delivered(flock, m, receiver_hash, receiver, sender, radio_args, window):
         last_receivers[j] = i
         senders[end] = (m % slots) * rows + b * len(last_receivers) + j
         end += np.uintp(1)
@@ -112,32 +174,43 @@ def _list_messages(
     i: Index,
     end: Index,
     positions: Array,
-    cells: Any,
-    graph: Any,
+    cells: SlotCells,
+    links: FixedLinks,
     radius_squared: float,
-    numbers: Array,
-    flock_radio: Any,
-    window: Any,
+    agent_ids: Array,
+    radio_args: RadioArgs,
+    window: MessageWindow,
     last_receivers: Array,
     runs: Array,
     senders: Array,
 ) -> Index:
-    """Append to `senders`, from `end` on, the records of the messages that agent i uses, the newest first."""
-    key, now, slots, _ = flock_radio[0]
+    """Append the records of the messages that agent i uses to `senders`, from `end` on, the newest first."""
+    now, slots = radio_args.link.step, radio_args.link.slots
     delay, jitter, last_known = window
     orders, starts, buckets, shapes = cells
-    begins, listed = graph
-    flock, N, D = hash_combine(key, b), positions.shape[2], positions.shape[3]
+    begins, listed = links
+    flock, N, D = hash_combine(radio_args.link.seed_hash, b), positions.shape[2], positions.shape[3]
     for m in range(now - delay, max(now - delay - jitter - last_known, 0) - 1, -1):
-        slot, receiver_hash = m % slots, hash_combine(hash_combine(flock, m), np.uint64(numbers[i]))
-        # In a fixed topology all those listed, at any distance.
+        slot, receiver_hash = m % slots, hash_combine(hash_combine(flock, m), np.uint64(agent_ids[i]))
+        # In a fixed topology all listed senders, at any distance.
         if begins.size > 0:
             for e in range(begins[b * N + i], begins[b * N + i + 1]):
                 end = _append_if_usable(
-                    b, i, listed[e], m, end, receiver_hash, flock, numbers, flock_radio, window, last_receivers, senders
+                    b,
+                    i,
+                    listed[e],
+                    m,
+                    end,
+                    receiver_hash,
+                    flock,
+                    agent_ids,
+                    radio_args,
+                    window,
+                    last_receivers,
+                    senders,
                 )
             continue
-        # Else those who were within R when they sent.
+        # Otherwise the agents that were within R when they sent.
         shape = shapes[slot, b, 0], shapes[slot, b, 1], shapes[slot, b, 2]
         x, y, z = positions[slot, b, i, 0], positions[slot, b, i, 1], positions[slot, b, i, 2] if D == 3 else 0.0
         for run in range(list_nearby_runs(np.int64(buckets[slot, b, i]), shape, starts[slot, b], runs)):
@@ -147,86 +220,91 @@ def _list_messages(
                 dz = z - positions[slot, b, j, 2] if D == 3 else 0.0
                 if dx * dx + dy * dy + dz * dz <= radius_squared:
                     end = _append_if_usable(
-                        b, i, j, m, end, receiver_hash, flock, numbers, flock_radio, window, last_receivers, senders
+                        b, i, j, m, end, receiver_hash, flock, agent_ids, radio_args, window, last_receivers, senders
                     )
     return end
 
 
 @kernel
 def aggregate_delayed_messages(
-    history: Any,
-    numbering: Any,
-    roles_groups: Any,
-    cells: Any,
-    graph: Any,
-    obstacle_rule: Any,
+    history: MessageHistory,
+    numbering: Numbering,
+    roles_groups: RolesGroups,
+    cells: SlotCells,
+    links: FixedLinks,
+    obstacle_rule: ObstacleRule,
     comm_radius: float,
-    channel_spec: Any,
+    channel_spec: ChannelSpec,
     observations: Array,
-    flock_radio: Any,
-    window: Any,
-    obstacles: bool,
+    radio_args: RadioArgs,
+    window: MessageWindow,
+    has_obstacles: bool,
     active: Array,
     first: Index,
     last: Index,
 ) -> bool:
-    """What agents first .. last of the active flocks know; False if somebody is off the scale.
+    """Write the observations of agents first .. last of the active flocks.
 
     Args:
-        history: positions (S, B, N, D), velocities (S, B, N, D) and what was passed on (S, B, N, K * C * D), of S slots.
-        numbering: (order, ranks): record s is agent order[s] of all flocks counted through, whose number is
-            ranks[order[s]].
-        roles_groups: (roles, groups) of the agents of all flocks, (B * N,) each.
-        cells: order, starts, buckets and shapes of the cell lists of all slots and flocks.
-        graph: starts and senders of a fixed topology; empty arrays for a dynamic one.
+        history: the messages of S slots.
+        numbering: the agent of each of S * B * N records, an index into all B * N agents, and the ids of these.
+        roles_groups: of the agents of all flocks, (B * N,) each.
+        cells: the cell lists of all slots and flocks.
+        links: the graph of a fixed topology.
         obstacle_rule: the obstacle rule.
         comm_radius: R.
-        channel_spec: what is said, as in `hearing`.
+        channel_spec: the channels.
         observations: (B * N, K * C * D), the result.
-        flock_radio: as in `flock_radio`.
-        window: delay, jitter and last_known.
-        obstacles: whether there are obstacle agents.
-        active: the flocks that fly.
+        radio_args: the radio.
+        window: when messages are used.
+        has_obstacles: whether there are obstacle agents.
+        active: indices of the flocks that fly.
         first: the first agent.
-        last: the one after the last.
+        last: the last agent + 1.
+
+    Returns:
+        False if a sum is not finite or too large.
     """
     positions, velocities, older_hops = history
     S, B, N, D = positions.shape
-    records = positions.reshape(-1, D).T, velocities.reshape(-1, D), older_hops.reshape(S * B * N, older_hops.shape[3])
+    records = Records(
+        positions.reshape(-1, D).T, velocities.reshape(-1, D), older_hops.reshape(S * B * N, older_hops.shape[3])
+    )
     listing, rule_result, features = make_batch_buffers(N, D, True)
-    # For each sender, the receiver that was the last to use a message of it.
-    lists, last_receivers = listing[4], np.empty(N, np.int64)
+    # The last receiver to use a message of each sender.
+    lists, last_receivers = listing.lists, np.empty(N, np.int64)
+    roles, senders, ends, runs = roles_groups.roles, lists.senders, lists.ends, listing.runs
     fine = True
     for b in active:
         last_receivers[:] = -1
         begin = np.uintp(first)
         while begin < last:
-            # The lists of a batch of agents, with room for one whom all others reach.
+            # The lists of a batch of agents, with room for one with N - 1 neighbours.
             agents, end = np.uintp(0), np.uintp(0)
             while begin + agents < last and agents < BATCH_AGENTS and end <= BATCH_ENTRIES:
                 i = np.int64(begin + agents)
-                if roles_groups[0][b * N + i] == FOLLOWER:
+                if roles[b * N + i] == FOLLOWER:
                     end = _list_messages(
                         b,
                         i,
                         end,
                         positions,
                         cells,
-                        graph,
+                        links,
                         comm_radius * comm_radius,
-                        numbering[1],
-                        flock_radio,
+                        numbering.agent_ids,
+                        radio_args,
                         window,
                         last_receivers,
-                        listing[0],
-                        lists[0],
+                        runs,
+                        senders,
                     )
-                lists[2][agents] = end
+                ends[agents] = end
                 agents += np.uintp(1)
-            # The obstacle rule, what the messages say, and the sums over it.
-            row = np.uintp((flock_radio[0][1] % S * B + b) * N) + begin
-            if obstacles:
-                apply_obstacle_rule(row, agents, lists, records, roles_groups[0], numbering, obstacle_rule, rule_result)
+            # The obstacle rule, the measurements and the sums; `row` is the record now of the first of the batch.
+            row = np.uintp((radio_args.link.step % S * B + b) * N) + begin
+            if has_obstacles:
+                apply_obstacle_rule(row, agents, lists, records, roles, numbering, obstacle_rule, rule_result)
             fine &= aggregate_received(
                 b,
                 row,
@@ -237,10 +315,10 @@ def aggregate_delayed_messages(
                 lists,
                 rule_result,
                 channel_spec,
-                channel_spec[1],
+                channel_spec.table,
                 observations,
                 features,
-                flock_radio,
+                radio_args,
             )
             begin += agents
     return fine

@@ -1,4 +1,4 @@
-"""Who stands among its own: the groups of an agent's nearest neighbours within R."""
+"""The groups of an agent's nearest neighbours within R."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from equiflock.senses.graph import run_over_flocks
 
 
 def has_own_group_majority(flock: Flock, nearest: int) -> Bool[np.ndarray, "B N"]:
-    """Which agents, (B, N), have nearest neighbours of whom more than half are of their own group.
+    """Return whether more than half of each agent's nearest neighbours are of its group, (B, N).
 
-    The nearest are so many of those within R, or all of these if they are fewer; of two at the same distance, either.
-    Obstacle agents and agents that have failed are neighbours of nobody. False for them, and for whoever has none.
+    Up to `nearest` agents within R count; ties in distance are broken arbitrarily. Obstacle agents and failed agents do
+    not count. False for them, and for agents without neighbours.
     """
-    found = np.zeros(flock.shape[:2], bool)
-    # Those who do not count are in no group, as obstacle agents are.
+    has_majority = np.zeros(flock.shape[:2], bool)
+    # Failed agents are in no group, as obstacle agents are.
     groups = np.where(flock.working, flock.groups, np.int32(NO_GROUP))
-    run_over_flocks(_compare_groups, flock, flock.positions, groups, flock.comm_radius, np.intp(nearest), found)
-    return found
+    run_over_flocks(_compare_groups, flock, flock.positions, groups, flock.comm_radius, np.intp(nearest), has_majority)
+    return has_majority
 
 
 @kernel
 def _compare_groups(
-    positions: Array, groups: Array, comm_radius: float, nearest: Index, found: Array, first: Index, last: Index
+    positions: Array, groups: Array, comm_radius: float, nearest: Index, has_majority: Array, first: Index, last: Index
 ) -> bool:
-    """Write into `found` who of the flocks first .. last is among its own group; False if one is out of range."""
+    """Fill in `has_majority` for the flocks first .. last; return False if one is out of range."""
     _, N, D = positions.shape
-    memory = make_flock_buffers(N)
-    (order, starts, _), sorted_positions, (runs, hits) = memory
-    squares, theirs = np.empty(nearest), np.empty(nearest, np.int32)
+    buffers = make_flock_buffers(N)
+    order, starts, sorted_positions = buffers.cells.order, buffers.cells.starts, buffers.positions
+    runs, neighbours = buffers.workspace.runs, buffers.workspace.neighbours
+    squares, nearest_groups = np.empty(nearest), np.empty(nearest, np.int32)
     for b in range(first, last):
-        shape = sort_flock(positions[b], comm_radius, memory)
+        shape = sort_flock(positions[b], comm_radius, buffers)
         if shape[0] == 0:
             return False
         for c in range(shape[0] * shape[1] * shape[2]):
@@ -43,10 +44,11 @@ def _compare_groups(
                 i = order[s]
                 if groups[b, i] == NO_GROUP:
                     continue
-                # The nearest so far, in the order of their distances, into which each candidate is inserted.
+                # Insert each candidate into the nearest so far, sorted by distance.
                 kept = 0
-                for h in range(select_neighbours(s, sorted_positions, comm_radius * comm_radius, runs, count, hits)):
-                    j = order[hits[h]]
+                degree = select_neighbours(s, sorted_positions, comm_radius * comm_radius, runs, count, neighbours)
+                for h in range(degree):
+                    j = order[neighbours[h]]
                     if groups[b, j] == NO_GROUP:
                         continue
                     square = 0.0
@@ -55,14 +57,14 @@ def _compare_groups(
                     at = kept
                     while at > 0 and squares[at - 1] > square:
                         if at < nearest:
-                            squares[at], theirs[at] = squares[at - 1], theirs[at - 1]
+                            squares[at], nearest_groups[at] = squares[at - 1], nearest_groups[at - 1]
                         at -= 1
                     if at < nearest:
-                        squares[at], theirs[at] = square, groups[b, j]
+                        squares[at], nearest_groups[at] = square, groups[b, j]
                         kept = min(kept + 1, nearest)
-                # More than half of them of one's own group.
+                # More than half of them must be of the agent's group.
                 own = 0
                 for n in range(kept):
-                    own += theirs[n] == groups[b, i]
-                found[b, i] = 2 * own > kept
+                    own += nearest_groups[n] == groups[b, i]
+                has_majority[b, i] = 2 * own > kept
     return True

@@ -1,4 +1,4 @@
-"""What the senses of a flight remember of its radio, and what they tell the kernels of it at every step."""
+"""The message buffer: recent messages of a flight with an imperfect radio, and the kernels' radio arguments."""
 
 from __future__ import annotations
 
@@ -12,17 +12,35 @@ from equiflock.runtime import threads
 from equiflock.runtime.hashing import hash_seed
 from equiflock.runtime.jit import Array, kernel
 from equiflock.runtime.threads import AGENTS_PER_THREAD, split_flocks
-from equiflock.senses.delayed_messages import aggregate_delayed_messages, sort_slot
+from equiflock.senses.aggregation_kernels import KernelArgs
+from equiflock.senses.cell_list import Numbering
+from equiflock.senses.delayed_messages import (
+    FixedLinks,
+    MessageHistory,
+    MessageWindow,
+    SlotCells,
+    aggregate_delayed_messages,
+    sort_slot,
+)
 from equiflock.senses.graph import Graph, radius_graph
 from equiflock.senses.message_graph import build_message_graph
 from equiflock.senses.radio import Radio
-from equiflock.senses.radio_kernels import quantize_older_hops
+from equiflock.senses.radio_kernels import (
+    LinkArgs,
+    LossArgs,
+    MeasuringArgs,
+    RadioArgs,
+    ReceiverState,
+    SendingArgs,
+    quantize_older_hops,
+)
+from equiflock.senses.records import RolesGroups
 
 NEVER = np.iinfo(np.int64).max
 HASH_BITS = 53
-"""Bits of a hash that decide whether a message is lost."""
+"""Bits of a message's hash that decide whether it is lost."""
 FLOAT64_FRACTION_BITS, EXPONENT_SIGN_BITS = 53, 9
-"""Bits of the fraction of float64, the leading one included; bits of a quantized number that are not fraction."""
+"""Bits of a float64's fraction, with the leading one; bits of a quantized number that are not fraction."""
 
 
 @kernel
@@ -31,52 +49,57 @@ def _hash_seed(seed: int) -> Any:
 
 
 class MessageBuffer:
-    """The radio of a flock in flight: `begin_step` once per step, then what the kernels are to be told.
+    """Recent messages of a flock in flight; call `begin_step` once per step.
 
     Args:
         radio: how messages travel.
-        step: the number of the last step before it, which nobody hears of; -1 at the beginning of a flight.
+        step: the last step before the first message; -1 at the beginning of a flight.
 
-    Memory is O(N) times the steps that a message may be old, plus one.
+    Memory is O(N) times the largest age of a message in steps, plus one.
     """
 
     def __init__(self, radio: Radio, step: int = -1) -> None:
         self.radio = radio
         self.step = step
         self.first_step = step + 1
-        """The step of the first messages that are remembered."""
+        """The send step of the first messages in the buffer."""
         self._silent_from: Int64[np.ndarray, "B N"] | None = None
         self._present_from: Int64[np.ndarray, "B N"] = np.empty((0, 0), np.int64)
-        self._history: tuple[Array, Array, Array] | None = None
-        self._cells: tuple[Array, Array, Array, Array] | None = None
-        self._key = np.uint64(_hash_seed(radio.seed))  # else Numba takes a small one for a signed number
+        self._history: MessageHistory | None = None
+        self._cells: SlotCells | None = None
+        self._seed_hash = np.uint64(_hash_seed(radio.seed))  # np.uint64, as Numba would type a small int as signed
+        self._loss_args = _make_loss_args(radio)
+        self._window = MessageWindow(radio.delay, radio.jitter, radio.last_known)
 
     def tuned(self, radio: Radio) -> MessageBuffer:
-        """The reception of another radio from now on; what is on the way stays so if both remember as many steps."""
-        other = MessageBuffer(radio, self.step)
+        """Return the buffer of another radio; it keeps messages in transit if both radios have the same `memory`."""
+        buffer = MessageBuffer(radio, self.step)
         if radio.memory == self.radio.memory:
-            other.first_step = self.first_step
-            other._history, other._silent_from, other._present_from = (
+            buffer.first_step = self.first_step
+            buffer._history, buffer._silent_from, buffer._present_from = (
                 self._history,
                 self._silent_from,
                 self._present_from,
             )
-        return other
+        return buffer
 
     @property
     def mixes_send_steps(self) -> bool:
-        """Whether messages of several steps may be used at once."""
+        """Whether messages of several send steps can be used at one step."""
         return self.radio.jitter + self.radio.last_known > 0
 
     @property
     def newest_send_step(self) -> int:
-        """The step of the newest messages that may be heard now; before `first` if there are none yet."""
+        """The send step of the newest messages that can be used now; before `first_step` if there are none yet."""
         return self.step - self.radio.delay
 
     def begin_step(self, flock: Flock, previous: Array, muted: Bool[np.ndarray, "B N"] | None) -> None:
-        """Take note of what agents send now: their state, and what they knew `previous`, (B, N, K * C * D).
+        """Store the messages of a new step.
 
-        `muted` are the agents that send nothing from now on, if there are any.
+        Args:
+            flock: the state that agents send.
+            previous: (B, N, K * C * D), the observations of the step before, which they send as well.
+            muted: agents that send nothing from now on; None for none.
         """
         self.step += 1
         B, N, _ = flock.shape
@@ -84,53 +107,54 @@ class MessageBuffer:
             self._silent_from, self._present_from = np.full((B, N), NEVER), np.full((B, N), self.step)
         if muted is not None:
             self._silent_from = np.where(muted, np.minimum(self._silent_from, self.step), NEVER)
-        # What is sent now is heard later; a radio without memory needs no copy.
+        # Copy the messages for later steps; a radio without memory needs no copy.
         if self.radio.memory > 0:
             if self._history is None:
-                sizes = flock.shape[2], flock.shape[2], previous.shape[2]
-                kinds = np.float64, np.float64, np.float32
-                slots = self.radio.memory + 1
-                self._history = tuple(  # type: ignore[assignment]
-                    np.zeros((slots, B, N, size), kind) for size, kind in zip(sizes, kinds, strict=True)
+                slots, D = self.radio.memory + 1, flock.shape[2]
+                self._history = MessageHistory(
+                    np.zeros((slots, B, N, D)),
+                    np.zeros((slots, B, N, D)),
+                    np.zeros((slots, B, N, previous.shape[2]), np.float32),
                 )
-            assert self._history is not None
-            for history, said in zip(self._history, (flock.positions, flock.velocities, previous), strict=True):
-                history[self.step % len(history)] = said
+            for history, message in zip(self._history, (flock.positions, flock.velocities, previous), strict=True):
+                history[self.step % len(history)] = message
 
     def sent_state(self, flock: Flock, previous: Array) -> tuple[Flock, Array]:
-        """The flock, and what its agents passed on, at the step at which the messages that are heard now were sent."""
+        """Return the flock and the older hops as they were sent in the messages that arrive now."""
         if self.radio.delay == 0:
             return flock, previous
         assert self._history is not None
         positions, velocities, older_hops = (history[self.newest_send_step % len(history)] for history in self._history)
         return Flock.view(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius), older_hops
 
-    def flock_radio(self, flock: Flock, time_scale: float = 1.0) -> tuple[Any, ...]:
-        """What the kernels are told, as `equiflock.senses.flock_radio` has it, with the state of the receivers now."""
-        radio = self.radio
-        # Lost after a lost one with probability 1 - 1 / burst, and after another so often that the share is right.
-        bursts = radio.burst is not None and 0.0 < radio.packet_loss < 1.0
-        loss_after_loss = 1.0 - 1.0 / radio.burst if bursts else 0.0  # type: ignore[operator]
-        loss_after_arrival = radio.packet_loss * (1.0 - loss_after_loss) / (1.0 - radio.packet_loss) if bursts else 0.0
-        chances = np.uint64(round(radio.packet_loss * 2**HASH_BITS)), bursts, loss_after_loss, loss_after_arrival
-        # The ring holds one more step than a message may be old; without it all records are of one step.
-        slots, rows = (radio.memory + 1, flock.roles.size) if self.mixes_send_steps else (1, 0)
-        link = self._key, self.step if self.mixes_send_steps else self.newest_send_step, slots, rows
+    def radio_args(self, flock: Flock, time_scale: float = 1.0) -> RadioArgs:
+        """Return the radio of this step as kernels take it; `flock` is the state of the receivers now."""
+        assert self._silent_from is not None
+        radio, mixes_send_steps = self.radio, self.mixes_send_steps
+        # The ring has a slot for each age of a message, 0 included; without a ring all records are of one send step.
+        if mixes_send_steps:
+            link = LinkArgs(self._seed_hash, self.step, radio.memory + 1, flock.roles.size)
+        else:
+            link = LinkArgs(self._seed_hash, self.newest_send_step, 1, 0)
         noise = radio.noise * flock.comm_radius
-        delayed = radio.delay > 0 and not self.mixes_send_steps
+        is_delayed = radio.delay > 0 and not mixes_send_steps
         is_measured = radio.memory > 0 or noise > 0.0 or radio.quantization is not None
-        measuring = is_measured, delayed, noise, noise * time_scale, self._splitter
-        return (
+        return RadioArgs(
             link,
-            chances,
-            measuring,
-            (radio.send_interval, self._silent_from, self._present_from),
-            (flock.positions, flock.velocities),
+            self._loss_args,
+            MeasuringArgs(is_measured, is_delayed, noise, noise * time_scale, self._splitter),
+            SendingArgs(radio.send_interval, self._silent_from, self._present_from),
+            ReceiverState(flock.positions, flock.velocities),
         )
+
+    def radio_args_now(self, flock: Flock) -> RadioArgs:
+        """Return the radio with the step now, also where all messages have the same delay, for `message_graph`."""
+        args = self.radio_args(flock)
+        return args._replace(link=args.link._replace(step=self.step))
 
     @property
     def _splitter(self) -> float:
-        """The factor that leaves so many bits of a number's fraction (Veltkamp's splitting); 0 for all of them."""
+        """The factor of `quantize` for the radio's bits per number; 0 without quantization."""
         bits = self.radio.quantization
         return 0.0 if bits is None else 2.0 ** (FLOAT64_FRACTION_BITS - (bits - EXPONENT_SIGN_BITS + 1)) + 1.0
 
@@ -138,109 +162,110 @@ class MessageBuffer:
         self,
         flock: Flock,
         active: Array,
-        kernel_args: tuple[Any, float, Any],
+        kernel_args: KernelArgs,
         graph: Graph | None,
         observations: Array,
         agent_ids: Array | None,
         time_scale: float,
     ) -> bool:
-        """Fill in `observations` (B, N, K * C * D) where messages of several steps are used; False if one is off the scale."""
+        """Fill in `observations` (B, N, K * C * D) from messages of several steps; return False if out of range."""
         assert self._history is not None
-        (obstacle_rule, comm_radius, channel_spec), (B, N, _) = kernel_args, flock.shape
-        slots, slot = len(self._history[0]), self.step % len(self._history[0])
+        (B, N, _), comm_radius = flock.shape, kernel_args.comm_radius
         positions, velocities, older_hops = self._history
-        numbers = np.empty(0, np.int64) if agent_ids is None else agent_ids
+        slots, slot = len(positions), self.step % len(positions)
+        ids = np.empty(0, np.int64) if agent_ids is None else agent_ids
         flocks = [active[first:last] for first, last in split_flocks(len(active), N)]
-        # What is sent now is put into cells once; all that is remembered is if there are no cells of it.
+        # Sort the messages of this step into cells; all slots if there are no cell lists yet.
         unsorted = [slot] if self._cells is not None else range(slots)
         cells = self._cells = self._cells or _make_cell_lists(slots, B, N)
-        jobs = [
-            (positions[each], velocities[each], numbers, comm_radius, cells, each, some)
-            for some in flocks
-            for each in unsorted
-        ]
+        jobs = [(positions[s], velocities[s], ids, comm_radius, cells, s, part) for part in flocks for s in unsorted]
         if not all(threads.run_parallel(sort_slot, jobs)):
             return False
-        # Numbers that are passed on are rounded once, too.
-        flock_radio = self.flock_radio(flock, time_scale)
+        # Quantize the older hops of this step, once.
+        radio_args = self.radio_args(flock, time_scale)
         if self._splitter > 0.0:
             quantize_older_hops(older_hops[slot].reshape(B * N, -1), older_hops.shape[3], self._splitter, 0, B * N)
-        # Flocks are shared out to threads, or the agents of a single one.
-        parts = [(some, 0, N) for some in flocks]
+        # Threads take whole flocks, or parts of a single one.
+        parts = [(part, 0, N) for part in flocks]
         if len(active) == 1:
             parts = [(active, first, last) for first, last in threads.split_range(N, AGENTS_PER_THREAD)]
-        window = self.radio.delay, self.radio.jitter, self.radio.last_known
         empty = np.empty(0, np.int64)
-        links = (empty, empty) if graph is None else (graph.starts, graph.senders)
+        links = FixedLinks(empty, empty) if graph is None else FixedLinks(graph.starts, graph.senders)
         order = np.tile(np.arange(B * N, dtype=np.uintp), slots)
-        numbering = order, np.tile(np.arange(N) if agent_ids is None else agent_ids, B)
-        roles_groups = flock.roles.reshape(-1), flock.groups.reshape(-1)
-        obstacles = flock.shape[2] == 2 and bool((flock.obstacles >= 0).any())
-        rest = obstacle_rule, comm_radius, channel_spec, observations.reshape(B * N, -1), flock_radio, window, obstacles
-        common = self._history, numbering, roles_groups, cells, links, *rest
+        numbering = Numbering(order, np.tile(np.arange(N) if agent_ids is None else agent_ids, B))
+        roles_groups = RolesGroups(flock.roles.reshape(-1), flock.groups.reshape(-1))
+        has_obstacles = flock.shape[2] == 2 and bool((flock.obstacles >= 0).any())
+        rest = observations.reshape(B * N, -1), radio_args, self._window, has_obstacles
+        common = self._history, numbering, roles_groups, cells, links, *kernel_args, *rest
         return all(threads.run_parallel(aggregate_delayed_messages, [(*common, *part) for part in parts]))
 
     def compute_message_graph(
         self, flock: Flock, graph: Graph | None, agent_ids: Int64[np.ndarray, " N"] | None
     ) -> Graph:
-        """Who uses a message of whom now; `graph` is that of a fixed topology."""
+        """Return the graph of the messages used now; `graph` is that of a fixed topology."""
         radio, newest = self.radio, self.newest_send_step
 
         def get_reach_graph(step: int) -> Graph:
             if graph is not None:
                 return graph
-            # Who is silent now may have sent then, and who hears nobody now uses nothing.
+            # An agent that is silent now may have sent then; one that receives nothing now uses nothing.
             positions, velocities = flock.positions, flock.velocities
             if self._history is not None:
-                positions, velocities = (history[step % len(history)] for history in self._history[:2])
+                slot = step % len(self._history.positions)
+                positions, velocities = self._history.positions[slot], self._history.velocities[slot]
             _, _, _, obstacles, groups, conditions = flock.arrays
-            crew = flock.effective_roles, obstacles, groups, np.zeros_like(conditions)
-            return radius_graph(Flock.view(positions, velocities, *crew, comm_radius=flock.comm_radius))
+            rest = flock.effective_roles, obstacles, groups, np.zeros_like(conditions)
+            return radius_graph(Flock.view(positions, velocities, *rest, comm_radius=flock.comm_radius))
 
         steps = range(max(newest - radio.jitter - radio.last_known, self.first_step), newest + 1)
-        # The kernel compares with the step of now, whatever the step at which the messages of one delay were sent.
-        (key, _, slots, rows), *rest = self.flock_radio(flock)
-        window = radio.delay, radio.jitter, radio.last_known
-        numbers = np.empty(0, np.int64) if agent_ids is None else agent_ids
-        flock_radio = (key, self.step, slots, rows), *rest
-        return build_message_graph(
-            flock.effective_roles == FOLLOWER, steps, get_reach_graph, flock_radio, window, numbers
-        )
+        can_receive, radio_args = flock.effective_roles == FOLLOWER, self.radio_args_now(flock)
+        ids = np.empty(0, np.int64) if agent_ids is None else agent_ids
+        return build_message_graph(can_receive, steps, get_reach_graph, radio_args, self._window, ids)
 
     def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
-        """Go on with the same agents in another order: the s-th is the one that was number order[s]."""
+        """Reorder the agents: the new agent s is the old agent order[s]."""
         if self._silent_from is not None:
             self._silent_from, self._present_from = self._silent_from[:, order], self._present_from[:, order]
         if self._history is not None:
-            self._history = tuple(np.ascontiguousarray(history[:, :, order]) for history in self._history)  # type: ignore[assignment]
-        self._cells = None  # their order is that of the old numbers
+            self._history = MessageHistory(*(np.ascontiguousarray(history[:, :, order]) for history in self._history))
+        self._cells = None  # sorted by the old indices
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
-        """Go on with another flock: its first agents are the kept ones, whose messages on the way stay on the way."""
+        """Continue with another flock, whose first agents are the kept ones; their messages in transit are kept."""
         if self._silent_from is None:
             return
         (B, N, _), kept = flock.shape, int(keep.sum())
         silent_from, present_from = np.full((B, N), NEVER), np.full((B, N), self.step + 1)
         silent_from[:, :kept], present_from[:, :kept] = self._silent_from[:, keep], self._present_from[:, keep]
-        # Who was mute and is no more says nothing of that time: it begins anew.
+        # A repaired agent has sent nothing while it was silent: it starts like a new one.
         repaired = (silent_from < NEVER) & ~flock.muted
         silent_from[repaired], present_from[repaired] = NEVER, self.step + 1
         self._silent_from, self._present_from = silent_from, present_from
         if self._history is None:
             return
-        # New agents have said nothing yet; where they stand now is as good a place as any for the cells.
-        made = []
+        # New agents have sent nothing yet; their current state only has to fit into the cells.
+        arrays = []
         for history, now in zip(self._history, (flock.positions, flock.velocities, None), strict=True):
             fresh = np.zeros((len(history), B, N, history.shape[3]), history.dtype)
             if now is not None:
                 fresh[:] = now
             fresh[:, :, :kept] = history[:, :, keep]
-            made.append(fresh)
-        self._history, self._cells = tuple(made), None  # type: ignore[assignment]
+            arrays.append(fresh)
+        self._history, self._cells = MessageHistory(*arrays), None
 
 
-def _make_cell_lists(slots: int, B: int, N: int) -> tuple[Array, Array, Array, Array]:
-    """Memory for the cell lists of all slots and flocks: order, starts, buckets and shapes."""
+def _make_cell_lists(slots: int, B: int, N: int) -> SlotCells:
+    """Allocate the cell lists of all slots and flocks."""
     shape = slots, B, N
     starts = np.zeros((slots, B, 2 * N + 65), np.uintp)
-    return np.zeros(shape, np.uintp), starts, np.zeros(shape, np.uintp), np.ones((slots, B, 3), np.int64)
+    return SlotCells(np.zeros(shape, np.uintp), starts, np.zeros(shape, np.uintp), np.ones((slots, B, 3), np.int64))
+
+
+def _make_loss_args(radio: Radio) -> LossArgs:
+    """Return the probabilities of a loss."""
+    has_bursts = radio.burst is not None and 0.0 < radio.packet_loss < 1.0
+    # After a loss 1 - 1 / burst; after an arrival such that the share in the long run is packet_loss.
+    loss_after_loss = 1.0 - 1.0 / radio.burst if has_bursts else 0.0  # type: ignore[operator]
+    loss_after_arrival = radio.packet_loss * (1.0 - loss_after_loss) / (1.0 - radio.packet_loss) if has_bursts else 0.0
+    threshold = np.uint64(round(radio.packet_loss * 2**HASH_BITS))
+    return LossArgs(threshold, has_bursts, loss_after_loss, loss_after_arrival)

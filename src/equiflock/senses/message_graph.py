@@ -1,48 +1,48 @@
-"""Which messages agents use at a step, as a graph: for connectivity by messages that arrived, and for pictures."""
+"""The message graph: whose messages each agent uses at a step, for connectivity by messages and for pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
 
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.delayed_messages import is_message_usable
+from equiflock.senses.delayed_messages import MessageWindow, is_message_usable
 from equiflock.senses.graph import Graph, find_root, unite
+from equiflock.senses.radio_kernels import RadioArgs
 
 
 def build_message_graph(
     can_receive: Bool[np.ndarray, "B N"],
     steps: range,
     get_reach_graph: Callable[[int], Graph],
-    flock_radio: Any,
-    window: Any,
+    radio_args: RadioArgs,
+    window: MessageWindow,
     agent_ids: Array,
 ) -> Graph:
-    """Who uses a message of whom now, among those who were within reach of each other at one of these steps.
+    """Return the graph of the messages used now.
 
     Args:
-        can_receive: (B, N), who hears anybody at all.
-        steps: at which messages were sent that may be heard now.
-        get_reach_graph: the graph of those who heard each other at a step if all messages arrived.
-        flock_radio: what the kernels are told of the radio, as `equiflock.senses.flock_radio` has it.
-        window: delay, jitter and last_known.
-        agent_ids: the numbers of agents, if they do not stand in their order in memory; else empty.
+        can_receive: (B, N), which agents receive at all.
+        steps: the send steps of messages that can be used now.
+        get_reach_graph: returns the graph of a step if all messages arrived.
+        radio_args: the radio; its step is the step now.
+        window: when messages are used.
+        agent_ids: (N,), as in `Numbering`.
     """
-    found, (B, N) = np.empty(0, np.int64), can_receive.shape
+    edges, (B, N) = np.empty(0, np.int64), can_receive.shape
     for step in steps:
         graph = get_reach_graph(step)
         receivers = np.repeat(np.arange(B * N), graph.degrees.ravel())
         used = np.empty(len(receivers), np.bool_)
-        _mark_usable(receivers, graph.senders, N, step, flock_radio, window, agent_ids, used)
+        _mark_usable(receivers, graph.senders, N, step, radio_args, window, agent_ids, used)
         used &= can_receive.ravel()[receivers]
-        # An edge is one number; one that several messages went over counts once.
-        found = np.union1d(found, receivers[used] * N + graph.senders[used])
+        # An edge is one number, receiver * N + sender; with several messages it counts once.
+        edges = np.union1d(edges, receivers[used] * N + graph.senders[used])
     starts = np.zeros(B * N + 1, np.int64)
-    np.cumsum(np.bincount(found // N, minlength=B * N), out=starts[1:])
-    return Graph(starts, found % N, (B, N))
+    np.cumsum(np.bincount(edges // N, minlength=B * N), out=starts[1:])
+    return Graph(starts, edges % N, (B, N))
 
 
 @kernel
@@ -51,19 +51,19 @@ def _mark_usable(
     senders: Array,
     N: Index,
     step: Index,
-    flock_radio: Any,
-    window: Any,
+    radio_args: RadioArgs,
+    window: MessageWindow,
     agent_ids: Array,
     used: Array,
 ) -> None:
-    """Mark the edges (receiver of all flocks, sender of its flock) whose message of a step may be used now."""
+    """Mark the edges whose message of a step is usable now; receivers index all flocks, senders their flock."""
     for e in range(len(receivers)):
         b, i = divmod(receivers[e], N)
-        used[e] = is_message_usable(b, i, senders[e], step, flock_radio, window, agent_ids)
+        used[e] = is_message_usable(b, i, senders[e], step, radio_args, window, agent_ids)
 
 
 def label_components(graph: Graph, member: Bool[np.ndarray, "B N"]) -> Array:
-    """Component labels (B, N) of a graph taken without directions, numbered by first agents; -1 for non-members."""
+    """Return the component labels (B, N) of the undirected graph, numbered by first agents; -1 for non-members."""
     labels = np.empty(graph.shape, np.int64)
     _label_components(graph.starts, graph.senders, member, labels)
     return labels
@@ -80,14 +80,14 @@ def _label_components(starts: Array, senders: Array, member: Array, labels: Arra
             for e in range(starts[b * N + i], starts[b * N + i + 1]):
                 if member[b, i] and member[b, senders[e]]:
                     unite(parent, i, senders[e])
-        # Number the sets by their smallest agents, which represent them, so they come before all others.
-        following = 0
+        # Number the sets by their smallest agents, which represent them and so come before the others of their sets.
+        next_label = 0
         for i in range(N):
             root = find_root(parent, i)
             if not member[b, i]:
                 labels[b, i] = -1
             elif root == i:
-                labels[b, i] = following
-                following += 1
+                labels[b, i] = next_label
+                next_label += 1
             else:
                 labels[b, i] = labels[b, root]

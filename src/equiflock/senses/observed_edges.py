@@ -1,4 +1,4 @@
-"""The edges of the communication graph after the obstacle rule, for pictures; the rule is that of the senses."""
+"""The edges of the communication graph after the obstacle rule, for pictures."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from jaxtyping import Int64
 
 from equiflock.flock import Flock
 from equiflock.runtime.jit import Array, kernel
+from equiflock.senses.cell_list import Numbering
 from equiflock.senses.graph import Graph, radius_graph
-from equiflock.senses.orbit import NO_ORBIT, select_obstacles
+from equiflock.senses.orbit import NO_ORBIT, ObstacleRule, select_obstacles
 
 
 def find_observed_edges(flock: Flock, graph: Graph | None = None) -> Int64[np.ndarray, "edges 2"]:
-    """The edges of a single flock as rows (receiver, sender); of several obstacle agents only the nearest is heard.
+    """Return the edges of a single flock as rows (receiver, sender), with the nearest obstacle agent of each at most.
 
     Args:
         flock: a batch of one.
-        graph: who hears whom without that rule; everybody within R of the flock if left out.
+        graph: the graph before the obstacle rule; default: all agents within R.
     """
-    # Edges come sorted by receiver, so the senders of each receiver are one part of the list.
+    # Edges are sorted by receiver, so the senders of each receiver are contiguous.
     edges = (radius_graph(flock) if graph is None else graph).edges(0)
     N = flock.shape[1]
     starts = np.searchsorted(edges[:, 0], np.arange(N + 1)).astype(np.uintp)
@@ -29,15 +30,16 @@ def find_observed_edges(flock: Flock, graph: Graph | None = None) -> Int64[np.nd
 
 @kernel
 def _keep_nearest_obstacles(positions: Array, roles: Array, starts: Array, senders: Array, is_observed: Array) -> None:
-    """Rewrite the list of each agent's senders by the obstacle rule, and mark those that are left."""
+    """Apply the obstacle rule to the list of each agent's senders, and mark the remaining ones."""
     # The rule works on records in cell order; here record i is agent i.
     N = positions.shape[0]
-    order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
+    numbering = Numbering(np.arange(N).astype(np.uintp), np.empty(0, np.int64))
+    obstacle_rule = ObstacleRule(True, False, NO_ORBIT)
     record_positions = positions.T.copy()
     for i in range(np.uintp(N)):
         first, last = starts[i], starts[i + np.uintp(1)]
-        # Velocities matter to the orbit technique only, which has no say in who is heard.
-        end = select_obstacles(
-            i, first, last, senders, record_positions, positions, roles, (order, unranked), (True, False, NO_ORBIT)
-        )[0]
-        is_observed[first:end] = True
+        # Only the orbit technique needs velocities, and it does not change the list: any array will do.
+        selection = select_obstacles(
+            i, first, last, senders, record_positions, positions, roles, numbering, obstacle_rule
+        )
+        is_observed[first : selection.end] = True

@@ -1,48 +1,59 @@
-"""The obstacle rule over lists: which obstacle agents each agent of a batch hears, and with which velocity."""
+"""The obstacle rule for a batch: which obstacle agents each agent observes, and with which velocity."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.neighbour_lists import BATCH_AGENTS, compute_offsets
-from equiflock.senses.orbit import select_obstacles
+from equiflock.senses.cell_list import Numbering
+from equiflock.senses.neighbour_lists import BATCH_AGENTS, NeighbourLists, compute_offsets
+from equiflock.senses.orbit import ObstacleRule, select_obstacles
+from equiflock.senses.records import Records
+
+
+class RuleResult(NamedTuple):
+    """The fields of `ObstacleSelection` for each agent of a batch; all zero if the flock has no obstacle agents."""
+
+    virtual_velocities: Array
+    """(BATCH_AGENTS, 2) float64: v_ij of the nearest obstacle agent by the orbit technique."""
+    nearest: Array
+    """(BATCH_AGENTS,) uintp: the record of the nearest obstacle agent."""
+    obstacle_counts: Array
+    """(BATCH_AGENTS,) int64: obstacle agents whose relative velocity is replaced."""
 
 
 @kernel
-def make_rule_buffers() -> tuple[Array, Array, Array]:
-    """Memory for what `select_obstacles` finds for each agent of a batch: nothing, so far.
-
-    That is the velocity that the nearest obstacle agent is taken to have, its record, and how many obstacle agents have
-    another velocity than their own.
-    """
-    return np.zeros((BATCH_AGENTS, 2)), np.zeros(BATCH_AGENTS, np.uintp), np.zeros(BATCH_AGENTS, np.int64)
+def make_rule_buffers() -> RuleResult:
+    """Allocate the result for a batch, filled with zeros."""
+    return RuleResult(np.zeros((BATCH_AGENTS, 2)), np.zeros(BATCH_AGENTS, np.uintp), np.zeros(BATCH_AGENTS, np.int64))
 
 
 @kernel
 def apply_obstacle_rule(
     first: Index,
     agents: Index,
-    lists: Any,
-    records: Any,
+    lists: NeighbourLists,
+    records: Records,
     roles: Array,
-    numbering: Any,
-    obstacle_rule: Any,
-    rule_result: Any,
+    numbering: Numbering,
+    obstacle_rule: ObstacleRule,
+    rule_result: RuleResult,
 ) -> None:
     """Apply the obstacle rule to the lists of a batch of agents, whose records begin with `first`."""
-    record_positions, record_velocities, _ = records
-    senders, _, ends = lists
-    taken, nearest, obstacle_counts = rule_result
+    record_positions, record_velocities = records.positions, records.velocities
+    senders, ends = lists.senders, lists.ends
+    virtual_velocities, nearest, obstacle_counts = rule_result
     begin, kept = np.uintp(0), np.uintp(0)
     for a in range(agents):
         # Which obstacle agents count, and with which velocity.
-        end, nearest[a], obstacle_counts[a], taken[a, 0], taken[a, 1] = select_obstacles(
+        selection = select_obstacles(
             first + a, begin, ends[a], senders, record_positions, record_velocities, roles, numbering, obstacle_rule
         )
-        # Lists become shorter by it, and move together.
+        end, nearest[a], obstacle_counts[a] = selection.end, selection.nearest, selection.count
+        virtual_velocities[a, 0], virtual_velocities[a, 1] = selection.vx, selection.vy
+        # Lists become shorter; close the gaps between them.
         head = kept
         for e in range(begin, end):
             senders[kept] = senders[e]

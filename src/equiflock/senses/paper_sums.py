@@ -1,39 +1,44 @@
-"""The paper's three channels and the older hops, added up over lists: the second half of making observations.
+"""Sums of the paper's three channels and of the older hops over neighbour lists: the second half of the observations.
 
-Features of r_ij are numbers of an entry of a list alone, so they are computed for all entries of a batch in one loop.
-Then each agent adds up its own entries in the order of its list: these features in float32, v_ij in float64, and what
-the senders knew a step ago in float32. Every sum is that of its list, whatever the batch, so nothing out of reach and
-no number of threads changes a bit of it.
+Features of r_ij depend on one entry of a list alone, so one loop computes them for all entries of a batch. Then each
+agent sums its entries in the order of its list: these features in float32, v_ij in float64, and the older hops of the
+senders in float32. A sum depends on its list alone, so neither agents out of reach nor the number of threads change a
+bit of it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from equiflock.features import PAPER_FEATURES
 from equiflock.pairs.feature_weights import MIN_DISTANCE
 from equiflock.runtime.jit import Array, Index, inline_kernel
+from equiflock.senses.neighbour_lists import NeighbourLists
 from equiflock.senses.slp import slp_kernel
+
+if TYPE_CHECKING:  # these modules import this one
+    from equiflock.senses.obstacle_rule import RuleResult
+    from equiflock.senses.records import Records
 
 PAPER_CHANNELS = len(PAPER_FEATURES)
 COLUMNS_PER_PASS = 12
-"""Numbers of the past that are added up in one pass over a list: both older hops of K = 3 in the plane."""
+"""Columns of the older hops summed in one pass over a list: both older hops of K = 3 in the plane."""
 MIN_SQUARED_DISTANCE = np.float32(MIN_DISTANCE * MIN_DISTANCE)
 ZERO, UNIT = np.float32(0.0), np.float32(1.0)
-# Columns are unsigned: a signed one that is not a constant is tested for its sign wherever it is used.
+# Columns are unsigned: a signed one that is not constant is tested for its sign at every use.
 _, U1, U2, U3, U4, U5, U6, U7, U8, U9, U10, U11 = map(np.uintp, range(COLUMNS_PER_PASS))
 
 
 @inline_kernel
 def weigh_offsets(D: Index, offsets: Array, entries: Index) -> None:
-    """Turn r_ij of all entries, rows 0 .. D, into r_ij / |r_ij|^2, and write r_ij / |r_ij|^4 into the rows after."""
+    """Replace r_ij of all entries, rows 0 .. D, by r_ij / |r_ij|^2, and write r_ij / |r_ij|^4 into rows D .. 2 D."""
     for e in range(entries):
         x, y, z = offsets[0, e], offsets[1, e], offsets[2, e] if D == 3 else ZERO
-        # Below the shortest distance the weights stay finite, and r_ij = 0 gives exactly zero.
+        # Below MIN_DISTANCE the weights stay finite, and r_ij = 0 gives exactly zero.
         per_square = UNIT / max(x * x + y * y + z * z, MIN_SQUARED_DISTANCE)
-        # One weight after the other: |r_ij|^4 by itself leaves the range of float32 much sooner.
+        # Multiply twice by 1 / |r_ij|^2: |r_ij|^4 would leave the range of float32 much sooner.
         x, y, z = x * per_square, y * per_square, z * per_square
         offsets[0, e], offsets[1, e] = x, y
         offsets[D, e], offsets[D + 1, e] = x * per_square, y * per_square
@@ -42,9 +47,9 @@ def weigh_offsets(D: Index, offsets: Array, entries: Index) -> None:
 
 
 @inline_kernel
-def _store_means(p: Any, scale: Any, line: Array, observations: Array, i: Index, at: Index) -> None:
-    """Write twelve sums, times `scale`, into now[i, at : ], as many as there is room for."""
-    # By way of a line of memory, so that the sums are neighbours in any case.
+def _store_means(p: tuple[Any, ...], scale: Any, line: Array, observations: Array, i: Index, at: Index) -> None:
+    """Write twelve sums times `scale` into observations[i, at : ], as many as fit."""
+    # Through a line of memory, so that the sums are always adjacent.
     line[0], line[1], line[2], line[3] = p[0] * scale, p[1] * scale, p[2] * scale, p[3] * scale
     line[4], line[5], line[6], line[7] = p[4] * scale, p[5] * scale, p[6] * scale, p[7] * scale
     line[8], line[9], line[10], line[11] = p[8] * scale, p[9] * scale, p[10] * scale, p[11] * scale
@@ -59,27 +64,28 @@ def _aggregate_paper_nd(
     first: Index,
     agents: Index,
     order: Array,
-    records: Any,
-    lists: Any,
-    rule_result: Any,
-    mean: bool,
+    records: Records,
+    lists: NeighbourLists,
+    rule_result: RuleResult,
+    is_mean: bool,
     C: Index,
     observations: Array,
     vectors: Array,
 ) -> None:
-    _, record_velocities, older_hops = records
+    record_velocities, older_hops = records.velocities, records.older_hops
     senders, offsets, ends = lists
-    taken, _, obstacle_counts = rule_result
+    virtual_velocities, obstacle_counts = rule_result.virtual_velocities, rule_result.obstacle_counts
     older_size, line = observations.shape[1] - C * D, np.empty(COLUMNS_PER_PASS, np.float32)
     begin = np.uintp(0)
     for a in range(agents):
         s, end = first + a, ends[a]
-        # The sums of v_ij, of r_ij / |r_ij|^4 and r_ij / |r_ij|^2, and of the first twelve numbers of the past.
+        # Sums of v_ij (v), of r_ij / |r_ij|^4 (a) and r_ij / |r_ij|^2 (b), and of twelve columns of the older hops (p).
         u, v, w = record_velocities[s, 0], record_velocities[s, 1], record_velocities[s, 2] if D == 3 else 0.0
         v0, v1, v2 = 0.0, 0.0, 0.0
-        # For an obstacle agent v_ij = v_i is summed below; the difference to what the orbit technique says comes first.
+        # The loop sums v_ij = v_i for obstacle agents; start with the difference to the virtual velocity.
         if not is_measured:
-            v0, v1 = taken[a, 0] - obstacle_counts[a] * u, taken[a, 1] - obstacle_counts[a] * v
+            v0 = virtual_velocities[a, 0] - obstacle_counts[a] * u
+            v1 = virtual_velocities[a, 1] - obstacle_counts[a] * v
         a0 = a1 = a2 = b0 = b1 = b2 = ZERO
         p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p8 = p9 = p10 = p11 = ZERO
         for e in range(begin, end):
@@ -114,7 +120,7 @@ def _aggregate_paper_nd(
                 )
         # Hop 1 is the sum or the mean, hops 2 .. K are means.
         per_degree = 1.0 / float(max(end - begin, np.uintp(1)))
-        scale = per_degree if mean else 1.0
+        scale = per_degree if is_mean else 1.0
         i, single = order[s], np.float32(scale)
         observations[i, 0], observations[i, 1] = v0 * scale, v1 * scale
         observations[i, D], observations[i, D + 1] = a0 * single, a1 * single
@@ -135,11 +141,11 @@ def average_older_hops(
     agents: Index,
     order: Array,
     older_hops: Array,
-    lists: Any,
+    lists: NeighbourLists,
     observations: Array,
 ) -> None:
-    """Write into now[:, at : ] the means of twelve more numbers of the past, from `column` on."""
-    senders, _, ends = lists
+    """Write the means of twelve columns of the older hops, from `column` on, into observations[:, at : ]."""
+    senders, ends = lists.senders, lists.ends
     line = np.empty(COLUMNS_PER_PASS, np.float32)
     begin = np.uintp(0)
     for a in range(agents):
@@ -162,41 +168,41 @@ def aggregate_paper_channels(
     first: Index,
     agents: Index,
     order: Array,
-    records: Any,
-    lists: Any,
-    rule_result: Any,
-    mean: bool,
+    records: Records,
+    lists: NeighbourLists,
+    rule_result: RuleResult,
+    is_mean: bool,
     C: Index,
     observations: Array,
-    axes: Any,
+    axes: tuple[Index, ...],
 ) -> None:
-    """Write into `observations` what a batch of agents, whose records begin with `first`, learns by the paper's three channels.
+    """Write the paper's three channels of hop 1, and the older hops of all C channels, of a batch of agents.
 
-    And by the older hops of all C channels; of hop 1, channels after the first three are left as they are.
+    Further channels of hop 1 are left as they are.
 
     Args:
-        first: the record of the first.
-        agents: how many.
+        first: the record of the first agent of the batch.
+        agents: the size of the batch.
         order: record s is agent order[s], whose row of `observations` is written.
         records: of all agents.
-        lists: whom each of the batch hears, with r_ij; the offsets are overwritten.
-        rule_result: what the obstacle rule says of each of the batch.
-        mean: whether hop 1 is the mean rather than the sum.
-        C: how many channels there are, of which the paper's come first.
+        lists: the neighbours of the batch, with r_ij; the offsets are overwritten.
+        rule_result: the result of the obstacle rule for the batch.
+        is_mean: whether hop 1 is the mean rather than the sum.
+        C: the number of channels, of which the paper's come first.
         observations: (N, K * C * D).
         axes: one number for each dimension.
     """
-    # The constants let the compiler leave the third coordinate out in the plane, and what is measured nowhere.
-    entries = lists[2][agents - np.uintp(1)]
+    # The constants let the compiler omit the third coordinate in the plane, and the measured vectors.
+    entries, offsets, velocities = lists.ends[agents - np.uintp(1)], lists.offsets, records.velocities
     if len(axes) == 2:
-        weigh_offsets(2, lists[1], entries)
+        weigh_offsets(2, offsets, entries)
         _aggregate_paper_nd(
-            2, False, first, agents, order, records, lists, rule_result, mean, C, observations, records[1]
+            2, False, first, agents, order, records, lists, rule_result, is_mean, C, observations, velocities
         )
     else:
-        weigh_offsets(3, lists[1], entries)
+        weigh_offsets(3, offsets, entries)
         _aggregate_paper_nd(
-            3, False, first, agents, order, records, lists, rule_result, mean, C, observations, records[1]
+            3, False, first, agents, order, records, lists, rule_result, is_mean, C, observations, velocities
         )
     _average_further_hops(first, agents, order, records, lists, C, observations)
 
@@ -206,34 +212,40 @@ def aggregate_measured_channels(
     first: Index,
     agents: Index,
     order: Array,
-    records: Any,
-    lists: Any,
-    rule_result: Any,
-    mean: bool,
+    records: Records,
+    lists: NeighbourLists,
+    rule_result: RuleResult,
+    is_mean: bool,
     observations: Array,
     vectors: Array,
-    axes: Any,
+    axes: tuple[Index, ...],
 ) -> None:
-    """What `aggregate_paper_channels` does, with v_ij from the rows D .. 2 D of `vectors` (2 D, entries), as they were measured."""
-    entries = lists[2][agents - np.uintp(1)]
+    """Do what `aggregate_paper_channels` does, with measured v_ij from rows D .. 2 D of `vectors` (2 D, entries)."""
+    entries, offsets = lists.ends[agents - np.uintp(1)], lists.offsets
     if len(axes) == 2:
-        weigh_offsets(2, lists[1], entries)
+        weigh_offsets(2, offsets, entries)
         _aggregate_paper_nd(
-            2, True, first, agents, order, records, lists, rule_result, mean, PAPER_CHANNELS, observations, vectors
+            2, True, first, agents, order, records, lists, rule_result, is_mean, PAPER_CHANNELS, observations, vectors
         )
     else:
-        weigh_offsets(3, lists[1], entries)
+        weigh_offsets(3, offsets, entries)
         _aggregate_paper_nd(
-            3, True, first, agents, order, records, lists, rule_result, mean, PAPER_CHANNELS, observations, vectors
+            3, True, first, agents, order, records, lists, rule_result, is_mean, PAPER_CHANNELS, observations, vectors
         )
     _average_further_hops(first, agents, order, records, lists, PAPER_CHANNELS, observations)
 
 
 @inline_kernel
 def _average_further_hops(
-    first: Index, agents: Index, order: Array, records: Any, lists: Any, C: Index, observations: Array
+    first: Index,
+    agents: Index,
+    order: Array,
+    records: Records,
+    lists: NeighbourLists,
+    C: Index,
+    observations: Array,
 ) -> None:
-    """Add up further numbers of the past: there may be more hops than three, more channels, or three dimensions."""
-    one_hop = C * records[1].shape[1]
+    """Average the columns of the older hops after the first pass: more than three hops or channels, or D = 3."""
+    one_hop = C * records.velocities.shape[1]
     for column in range(COLUMNS_PER_PASS, observations.shape[1] - one_hop, COLUMNS_PER_PASS):
-        average_older_hops(one_hop + column, column, first, agents, order, records[2], lists, observations)
+        average_older_hops(one_hop + column, column, first, agents, order, records.older_hops, lists, observations)

@@ -1,44 +1,124 @@
-"""What becomes of messages on the air: kernels that take lost ones out of lists, and measure what the others say.
+"""Radio kernels: remove lost messages from neighbour lists, and compute r_ij and v_ij as the radio delivers them.
 
-With a hash of (seed, flock, step, receiver, sender), where `step` is the one at which a message was sent, a message is
-lost if the hash, as a number from 0 to 1, is below the loss. Bursts are a chain of two states on every link, lost and
-arrived (Gilbert-Elliott): with p the loss and b the mean length of a burst, a message is lost after a lost one with
-probability 1 - 1/b, and after one that arrived with p / (b (1 - p)). The hash of a step says how the chain goes on,
-and for many steps it says so whatever the state before; so the state now is found by going back to the last such step,
-b (1 - p) steps on average for bursts that are longer than by chance, and nothing has to be remembered of a link.
+A message has a hash of (seed, flock, send step, receiver, sender). It is lost if the hash, as a number from 0 to 1, is
+below the packet loss. Bursts are a Markov chain of two states on every link, lost and arrived (Gilbert-Elliott): with p
+the packet loss and b the mean length of a burst, a message is lost after a lost one with probability 1 - 1/b, and after
+an arrived one with p / (b (1 - p)). The hash of a step gives the transition, and at many steps the new state does not
+depend on the old one; so `is_lost_in_burst` goes back to the last such step, b (1 - p) steps on average for bursts that
+are longer than by chance, and links need no memory.
 
-The kernels of `hearing` get `flock_radio`, which is None for a perfect radio, and else a tuple of
-
-    link       (hash of the seed, the step at which the messages were sent, slots, rows of a slot): where records are
-               those of several steps, in a ring of so many slots, the last two say which step a record is of, and the
-               step is that of now; else the last is 0
-    chances    (messages of hashes below this are lost, are there bursts, lost after a lost one, lost after another)
-    measuring  (measured, delayed, noise of positions, noise of velocities, `splitter` of the quantization)
-    quieting   (send at every so many-th step, the step from which on each agent is silent (B, N), and that of its first
-               message (B, N))
-    own        positions and velocities (B, N, D) of the receivers now, which differ from those sent if there is a delay
+The kernels of `aggregation_kernels` take `RadioArgs`, or None for an ideal radio.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from equiflock.flock import OBSTACLE
 from equiflock.runtime.hashing import hash_combine, hash_to_normal, hash_to_uniform, hash_word, mix
 from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
+from equiflock.senses.cell_list import Numbering
+from equiflock.senses.neighbour_lists import NeighbourLists
+
+if TYPE_CHECKING:  # these modules import this one
+    from equiflock.senses.obstacle_rule import RuleResult
+    from equiflock.senses.records import Records
 
 _HASH_SHIFT = np.uint64(11)
 NOISE_STREAM, JITTER_STREAM, VELOCITY_NOISE_STREAM = np.uint64(1), np.uint64(2), np.uint64(3)
-"""What further numbers of a message are about; each is a hash of the message's own."""
+"""Streams of further random numbers of a message, combined with its hash."""
 PHASE_STREAM = -1
-"""In place of a step: what an agent's phase is about."""
+"""The stream of the phases of agents, in place of a step."""
+
+
+class LinkArgs(NamedTuple):
+    """What the hash of a message and its send step are computed from.
+
+    Records of several send steps stand in a ring of `slots` slots; `step` is then the step now.
+    """
+
+    seed_hash: np.uint64
+    """The hash of the radio's seed."""
+    step: Index
+    """int64: the send step of all messages; the step now if `rows` > 0."""
+    slots: Index
+    """int64: slots of the ring."""
+    rows: Index
+    """int64: records per slot; 0 if all records are of one send step."""
+
+
+class LossArgs(NamedTuple):
+    """Which messages are lost."""
+
+    threshold: np.uint64
+    """Messages whose hash, shifted to 53 bits, is below this are lost."""
+    has_bursts: bool
+    """Whether losses follow the Gilbert-Elliott chain instead."""
+    loss_after_loss: float
+    """The probability of a loss after a loss."""
+    loss_after_arrival: float
+    """The probability of a loss after an arrival."""
+
+
+class MeasuringArgs(NamedTuple):
+    """How a receiver's r_ij and v_ij differ from the exact ones."""
+
+    is_measured: bool
+    """Whether they differ at all."""
+    is_delayed: bool
+    """Whether messages are older than the receiver's state, all by the same delay."""
+    position_noise: float
+    """Standard deviation of each entry of r_ij."""
+    velocity_noise: float
+    """Standard deviation of each entry of v_ij."""
+    splitter: float
+    """The factor of `quantize`; 0 for no quantization."""
+
+
+class SendingArgs(NamedTuple):
+    """Which agents send at a step."""
+
+    send_interval: Index
+    """int64: steps between two messages of an agent."""
+    silent_from: Array
+    """(B, N) int64: the step from which on each agent is silent."""
+    present_from: Array
+    """(B, N) int64: the first step at which each agent is in the flock."""
+
+
+class ReceiverState(NamedTuple):
+    """The state of the receivers now, which differs from the sent one if there is a delay."""
+
+    positions: Array
+    """(B, N, D) float64."""
+    velocities: Array
+    """(B, N, D) float64."""
+
+
+class RadioArgs(NamedTuple):
+    """A radio that is not ideal, at one step, as kernels take it."""
+
+    link: LinkArgs
+    loss: LossArgs
+    measuring: MeasuringArgs
+    sending: SendingArgs
+    receivers: ReceiverState
+
+
+class SenderHashes(NamedTuple):
+    """The senders of one flock at a step, in the order of records."""
+
+    words: Array
+    """(N,) uint64: the hash of each sender's id."""
+    is_silent: Array
+    """(N,) bool: whether it sent no message."""
 
 
 @kernel
 def get_agent_id(i: Index, agent_ids: Array) -> Index:
-    """The number by which the caller knows agent i, which may stand elsewhere in memory."""
+    """Return the id by which the caller knows the agent with index i in memory."""
     return np.uint64(agent_ids[i]) if agent_ids.size > 0 else np.uint64(i)
 
 
@@ -46,27 +126,27 @@ def get_agent_id(i: Index, agent_ids: Array) -> Index:
 def is_lost_in_burst(
     flock: Index, step: Index, receiver: Index, sender: Index, loss_after_loss: float, loss_after_arrival: float
 ) -> bool:
-    """Whether the message of a step is lost, by the chain of its link; `flock` is the hash of seed and flock."""
-    # Where the number is between the two probabilities, the state before is kept, or turned over if stay < fall.
-    low, high, turned = min(loss_after_loss, loss_after_arrival), max(loss_after_loss, loss_after_arrival), False
+    """Return whether the message of a step is lost, by the chain of its link; `flock` is the hash of seed and flock."""
+    # A number between the two probabilities keeps the state before, or inverts it if loss is likelier after arrival.
+    low, high, inverted = min(loss_after_loss, loss_after_arrival), max(loss_after_loss, loss_after_arrival), False
     while True:
         number = hash_to_uniform(hash_combine(hash_combine(hash_combine(flock, step), receiver), sender))
         if number < low or number >= high:
-            return bool((number < low) != turned)
-        turned ^= loss_after_loss < loss_after_arrival
+            return bool((number < low) != inverted)
+        inverted ^= loss_after_loss < loss_after_arrival
         step -= 1
 
 
 @kernel
-def get_send_step(j: Index, link: Any) -> Index:
-    """The step at which record j of a ring was sent."""
-    _, step, slots, rows = link
-    return step - (step % slots - np.int64(j) // rows) % slots
+def get_send_step(j: Index, link: LinkArgs) -> Index:
+    """Return the step at which record j of a ring was sent."""
+    step, slots = link.step, link.slots
+    return step - (step % slots - np.int64(j) // link.rows) % slots
 
 
 @kernel
 def skips_step(flock: Index, step: Index, sender: Index, send_interval: Index) -> bool:
-    """Whether an agent does not send at a step, as its turn is at another."""
+    """Return whether an agent does not send at this step of its send interval."""
     if send_interval == 1:
         return False
     phase = hash_combine(hash_combine(flock, PHASE_STREAM), sender) % np.uint64(send_interval)
@@ -75,71 +155,90 @@ def skips_step(flock: Index, step: Index, sender: Index, send_interval: Index) -
 
 @kernel
 def hash_senders(
-    b: Index, order: Array, agent_ids: Array, flock_radio: Any, sender_hashes: Any, first: Index, last: Index
+    b: Index,
+    order: Array,
+    agent_ids: Array,
+    radio_args: RadioArgs,
+    sender_hashes: SenderHashes,
+    first: Index,
+    last: Index,
 ) -> None:
-    """Write into `sender_hashes` what is hashed of the senders with records first .. last, and mark those that sent nothing."""
-    words, quiet = sender_hashes
-    (key, step, _, _), _, _, (send_interval, silent_from, present_from), _ = flock_radio
-    flock = hash_combine(key, b)
+    """Fill in `sender_hashes` for the senders with records first .. last of flock b."""
+    words, is_silent = sender_hashes.words, sender_hashes.is_silent
+    send_interval, silent_from, present_from = radio_args.sending
+    step, flock = radio_args.link.step, hash_combine(radio_args.link.seed_hash, b)
     for s in range(np.uintp(first), np.uintp(last)):
         i = order[s]
-        number, there = get_agent_id(i, agent_ids), present_from[b, i] <= step < silent_from[b, i]
-        words[s], quiet[s] = hash_word(number), not there or skips_step(flock, step, number, send_interval)
+        agent_id, can_send = get_agent_id(i, agent_ids), present_from[b, i] <= step < silent_from[b, i]
+        words[s], is_silent[s] = hash_word(agent_id), not can_send or skips_step(flock, step, agent_id, send_interval)
 
 
 @inline_kernel
 def _drop_lost_messages_nd(
-    D: Index, b: Index, first: Index, agents: Index, lists: Any, numbering: Any, flock_radio: Any, sender_hashes: Any
+    D: Index,
+    b: Index,
+    first: Index,
+    agents: Index,
+    lists: NeighbourLists,
+    numbering: Numbering,
+    radio_args: RadioArgs,
+    sender_hashes: SenderHashes,
 ) -> None:
     senders, offsets, ends = lists
-    (order, agent_ids), (words, quiet) = numbering, sender_hashes
-    (key, step, _, _), (threshold, bursts, loss_after_loss, loss_after_arrival), _, (_, _, present_from), _ = (
-        flock_radio
-    )
-    flock, begin, kept = hash_combine(key, b), np.uintp(0), np.uintp(0)
+    order, agent_ids = numbering
+    words, is_silent = sender_hashes
+    threshold, has_bursts, loss_after_loss, loss_after_arrival = radio_args.loss
+    present_from, step = radio_args.sending.present_from, radio_args.link.step
+    flock, begin, kept = hash_combine(radio_args.link.seed_hash, b), np.uintp(0), np.uintp(0)
     now = hash_combine(flock, step)
     for a in range(agents):
         receiver = get_agent_id(order[first + a], agent_ids)
-        # Who was not there when the messages were sent hears none of them.
-        receiver_hash, there = hash_combine(now, receiver), present_from[b, order[first + a]] <= step
+        # An agent receives no message that was sent before it joined the flock.
+        receiver_hash, is_present = hash_combine(now, receiver), present_from[b, order[first + a]] <= step
         for e in range(begin, ends[a]):
             j = np.uintp(senders[e])
-            # Written always and kept if it arrives: no branch for the processor to guess.
+            # Always written, kept if it arrives: no branch to mispredict.
             senders[kept] = senders[e]
             offsets[0, kept], offsets[1, kept] = offsets[0, e], offsets[1, e]
             if D == 3:
                 offsets[2, kept] = offsets[2, e]
             arrives = (mix(receiver_hash ^ words[j]) >> _HASH_SHIFT) >= threshold
-            if bursts:
+            if has_bursts:
                 arrives = not is_lost_in_burst(
                     flock, step, receiver, get_agent_id(order[j], agent_ids), loss_after_loss, loss_after_arrival
                 )
-            kept += np.uintp(arrives & there & (not quiet[j]))
+            kept += np.uintp(arrives & is_present & (not is_silent[j]))
         begin, ends[a] = ends[a], kept
 
 
 @kernel
 def drop_lost_messages(
-    b: Index, first: Index, agents: Index, lists: Any, numbering: Any, flock_radio: Any, sender_hashes: Any
+    b: Index,
+    first: Index,
+    agents: Index,
+    lists: NeighbourLists,
+    numbering: Numbering,
+    radio_args: RadioArgs,
+    sender_hashes: SenderHashes,
 ) -> None:
-    """Leave in the lists of a batch of agents, whose records begin with `first`, the messages that arrive."""
-    # The constant lets the compiler leave the third coordinate out in the plane.
-    if lists[1].shape[0] == 4:
-        _drop_lost_messages_nd(2, b, first, agents, lists, numbering, flock_radio, sender_hashes)
+    """Remove the messages that do not arrive from the lists of a batch of agents, whose records begin with `first`."""
+    # The constant lets the compiler omit the third coordinate in the plane.
+    if lists.offsets.shape[0] == 4:
+        _drop_lost_messages_nd(2, b, first, agents, lists, numbering, radio_args, sender_hashes)
     else:
-        _drop_lost_messages_nd(3, b, first, agents, lists, numbering, flock_radio, sender_hashes)
+        _drop_lost_messages_nd(3, b, first, agents, lists, numbering, radio_args, sender_hashes)
 
 
 @kernel
 def quantize(x: float, splitter: float) -> float:
-    """X rounded to the nearest number of fewer bits of fraction (Veltkamp's splitting); x itself if splitter is 0."""
+    """Round x to the nearest number with fewer bits of fraction (Veltkamp's splitting); a splitter of 0 keeps x."""
     wide = x * splitter
     return wide - (wide - x) if splitter > 0.0 else x
 
 
 @kernel
 def quantize_older_hops(older_hops: Array, older_size: Index, splitter: float, first: Index, last: Index) -> None:
-    """Round what agents pass on, in the records first .. last, to the bits of a message."""
+    """Round the older hops in the records first .. last to the bits of a message."""
     for s in range(first, last):
         for n in range(older_size):
             older_hops[s, n] = quantize(np.float64(older_hops[s, n]), splitter)
@@ -151,21 +250,22 @@ def _measure_messages_nd(
     first: Index,
     shift: Index,
     agents: Index,
-    lists: Any,
-    records: Any,
+    lists: NeighbourLists,
+    records: Records,
     roles: Array,
-    rule_result: Any,
-    flock_radio: Any,
+    rule_result: RuleResult,
+    radio_args: RadioArgs,
     flock: Index,
-    numbering: Any,
+    numbering: Numbering,
     vectors: Array,
 ) -> None:
-    record_positions, record_velocities, _ = records
+    record_positions, record_velocities = records.positions, records.velocities
     senders, offsets, ends = lists
     order, agent_ids = numbering
-    taken, nearest, obstacle_counts = rule_result
-    link, _, (_, _, position_noise, velocity_noise, splitter), _, _ = flock_radio
-    begin, now = np.uintp(0), hash_combine(flock, link[1])
+    virtual_velocities, nearest, obstacle_counts = rule_result
+    link, measuring = radio_args.link, radio_args.measuring
+    position_noise, velocity_noise, splitter = measuring.position_noise, measuring.velocity_noise, measuring.splitter
+    begin, now = np.uintp(0), hash_combine(flock, link.step)
     for a in range(agents):
         own, receiver = first + shift + a, get_agent_id(order[first + a], agent_ids)
         receiver_hash = hash_combine(now, receiver)
@@ -175,24 +275,24 @@ def _measure_messages_nd(
             for d in range(D):
                 vectors[d, e] = record_positions[d, own] - record_positions[d, j]
                 vectors[D + d, e] = record_velocities[own, d] - record_velocities[j, d]
-            # Noise of the measurement, which belongs to the message.
+            # Measurement noise, drawn from the hash of the message.
             if position_noise > 0.0:
                 sent = (
                     receiver_hash
-                    if link[3] == 0
+                    if link.rows == 0
                     else hash_combine(hash_combine(flock, get_send_step(j, link)), receiver)
                 )
                 h = hash_combine(sent, get_agent_id(order[j], agent_ids))
                 _add_noise(D, e, h, position_noise, velocity_noise, vectors)
-            # The bits of a number.
+            # Quantization.
             if splitter > 0.0:
                 for d in range(2 * D):
                     vectors[d, e] = quantize(vectors[d, e], splitter)
-            # The orbit technique gives the nearest obstacle agent a relative velocity of its own, any others none: what
-            # the follower takes it to be, from exact positions, and so neither noisy nor rounded.
+            # The orbit technique replaces the relative velocity of the nearest obstacle agent by a virtual one, and of
+            # others by 0. It is computed from exact positions, so it is neither noisy nor rounded.
             if obstacle_counts[a] > 0 and roles[order[j]] == OBSTACLE:
-                vectors[D, e] = taken[a, 0] if j == nearest[a] else 0.0
-                vectors[D + 1, e] = taken[a, 1] if j == nearest[a] else 0.0
+                vectors[D, e] = virtual_velocities[a, 0] if j == nearest[a] else 0.0
+                vectors[D + 1, e] = virtual_velocities[a, 1] if j == nearest[a] else 0.0
             for d in range(D):
                 offsets[d, e] = vectors[d, e]
         begin = ends[a]
@@ -200,18 +300,18 @@ def _measure_messages_nd(
 
 @kernel
 def _add_noise(D: Index, e: Index, h: Index, position_noise: float, velocity_noise: float, vectors: Array) -> None:
-    """Add noise to r_ij and v_ij of entry e, whose message has the hash h."""
-    one = hash_combine(h, NOISE_STREAM)
+    """Add normal noise to r_ij and v_ij of entry e, whose message has the hash h."""
+    noise_hash = hash_combine(h, NOISE_STREAM)
     if D == 2:
-        vectors[0, e] += position_noise * hash_to_normal(one, 0)
-        vectors[1, e] += position_noise * hash_to_normal(one, 1)
-        vectors[2, e] += velocity_noise * hash_to_normal(one, 2)
-        vectors[3, e] += velocity_noise * hash_to_normal(one, 3)
+        vectors[0, e] += position_noise * hash_to_normal(noise_hash, 0)
+        vectors[1, e] += position_noise * hash_to_normal(noise_hash, 1)
+        vectors[2, e] += velocity_noise * hash_to_normal(noise_hash, 2)
+        vectors[3, e] += velocity_noise * hash_to_normal(noise_hash, 3)
     else:
-        other = hash_combine(h, VELOCITY_NOISE_STREAM)
+        velocity_hash = hash_combine(h, VELOCITY_NOISE_STREAM)
         for d in range(3):
-            vectors[d, e] += position_noise * hash_to_normal(one, d)
-            vectors[3 + d, e] += velocity_noise * hash_to_normal(other, d)
+            vectors[d, e] += position_noise * hash_to_normal(noise_hash, d)
+            vectors[3 + d, e] += velocity_noise * hash_to_normal(velocity_hash, d)
 
 
 @kernel
@@ -220,36 +320,36 @@ def measure_messages(
     first: Index,
     shift: Index,
     agents: Index,
-    lists: Any,
-    records: Any,
+    lists: NeighbourLists,
+    records: Records,
     roles: Array,
-    rule_result: Any,
-    flock_radio: Any,
-    numbering: Any,
+    rule_result: RuleResult,
+    radio_args: RadioArgs,
+    numbering: Numbering,
     vectors: Array,
 ) -> None:
-    """Write into `vectors` (2 D, entries) r_ij and v_ij as the radio delivers them, and r_ij into the lists, too.
+    """Write r_ij and v_ij as the radio delivers them into `vectors` (2 D, entries), and r_ij into the lists as well.
 
     Args:
-        b: the flock.
+        b: the index of the flock.
         first: the record of the first agent of the batch.
-        shift: how many records after its own, as it sent, an agent's record of now stands.
-        agents: how many.
-        lists: whose messages each of the batch uses.
+        shift: the distance from an agent's record as sent to its record now.
+        agents: the size of the batch.
+        lists: the messages that each agent of the batch uses.
         records: of all agents.
         roles: (N,), of agents.
-        rule_result: what the obstacle rule says of each of the batch.
-        flock_radio: see above.
-        numbering: (order, ranks): record s is agent order[s], whose number is ranks[order[s]], or order[s] itself.
+        rule_result: the result of the obstacle rule for the batch.
+        radio_args: the radio.
+        numbering: the agents of the records.
         vectors: memory for the result.
     """
-    flock = hash_combine(flock_radio[0][0], b)
-    # The constant lets the compiler leave the third coordinate out in the plane.
-    if records[1].shape[1] == 2:
+    flock = hash_combine(radio_args.link.seed_hash, b)
+    # The constant lets the compiler omit the third coordinate in the plane.
+    if records.velocities.shape[1] == 2:
         _measure_messages_nd(
-            2, first, shift, agents, lists, records, roles, rule_result, flock_radio, flock, numbering, vectors
+            2, first, shift, agents, lists, records, roles, rule_result, radio_args, flock, numbering, vectors
         )
     else:
         _measure_messages_nd(
-            3, first, shift, agents, lists, records, roles, rule_result, flock_radio, flock, numbering, vectors
+            3, first, shift, agents, lists, records, roles, rule_result, radio_args, flock, numbering, vectors
         )

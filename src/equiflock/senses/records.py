@@ -1,14 +1,8 @@
-"""The records of a flock: what its agents say, in the order of their cells, which the kernels of `hearing` read.
-
-They are (place, motion, past): positions in columns (D, N + a few), velocities (N, D), and the first K - 1 hops of what
-each agent knew a step before, a row of which is padded by zeros to whole cache lines. If messages arrive late, they are
-those of the step at which they were sent, and N more rows of place and motion hold the state of the receivers now, in
-the same order.
-"""
+"""The records of a flock: the messages of its agents in cell order, which the kernels of `aggregation_kernels` read."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,20 +10,44 @@ from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.senses.cell_list import MAX_MAGNITUDE
 from equiflock.senses.neighbour_lists import COPY_CHUNK
 from equiflock.senses.paper_sums import COLUMNS_PER_PASS
-from equiflock.senses.radio_kernels import hash_senders, quantize_older_hops
+from equiflock.senses.radio_kernels import RadioArgs, ReceiverState, SenderHashes, hash_senders, quantize_older_hops
 
 FLOATS_PER_CACHE_LINE = 16
-"""Numbers of float32 in a cache line."""
+"""float32 numbers per cache line."""
+
+
+class Records(NamedTuple):
+    """The messages of all agents of one flock.
+
+    If messages are delayed, rows 0 .. N are the state at the send step, and rows N .. 2 N that of the receivers now, in
+    the same order. In `delayed_messages` a row stands for (slot, flock, agent).
+    """
+
+    positions: Array
+    """(D, rows + COPY_CHUNK) float64."""
+    velocities: Array
+    """(rows, D) float64."""
+    older_hops: Array
+    """(N, padded) float32: z^1 .. z^(K-1) of the step before sending, padded by zeros to whole cache lines."""
+
+
+class RolesGroups(NamedTuple):
+    """Roles and groups of agents: of one flock, (N,), or in `delayed_messages` of all flocks, (B N,)."""
+
+    roles: Array
+    """int8."""
+    groups: Array
+    """int32."""
 
 
 @kernel
-def make_records(N: Index, D: Index, older_size: Index, delayed: bool) -> tuple[Array, Array, Array]:
-    """Memory for the records of N agents, each of which knew `older_size` = (K - 1) * C * D numbers that it passes on."""
-    rows = 2 * N if delayed else N
-    # Whole groups are added up, and candidates copied several at a time: what is too much must be there, and be finite.
+def make_records(N: Index, D: Index, older_size: Index, is_delayed: bool) -> Records:
+    """Allocate the records of N agents, each of which relays `older_size` = (K - 1) * C * D numbers."""
+    rows = 2 * N if is_delayed else N
+    # Kernels sum whole passes of columns and copy whole chunks of candidates: the padding must exist and be finite.
     width = -(-older_size // COLUMNS_PER_PASS) * COLUMNS_PER_PASS
     older_hops = np.zeros((N, -(-width // FLOATS_PER_CACHE_LINE) * FLOATS_PER_CACHE_LINE), np.float32)
-    return np.zeros((D, rows + COPY_CHUNK), np.float64), np.empty((rows, D), np.float64), older_hops
+    return Records(np.zeros((D, rows + COPY_CHUNK), np.float64), np.empty((rows, D), np.float64), older_hops)
 
 
 @kernel
@@ -39,13 +57,13 @@ def gather_records(
     previous: Array,
     older_size: Index,
     order: Array,
-    records: Any,
+    records: Records,
     first: Index,
     last: Index,
 ) -> bool:
-    """Copy agents first .. last into cell order; False if a vector is not finite or absurdly large."""
+    """Copy the agents order[first .. last] into their records; return False if a vector is out of range."""
     record_positions, record_velocities, older_hops = records
-    # Hops 1 .. K - 1 of a step ago become hops 2 .. K now; and nothing may overflow float32 later.
+    # Hops 1 .. K - 1 of the step before become hops 2 .. K now. The range keeps float32 sums from overflowing.
     fine = True
     for s in range(np.uintp(first), np.uintp(last)):
         i = order[s]
@@ -58,10 +76,12 @@ def gather_records(
 
 
 @kernel
-def gather_receivers(receivers: Any, b: Index, order: Array, records: Any, first: Index, last: Index) -> bool:
-    """Copy the state now of agents first .. last into their second records; False if it is off the scale."""
+def gather_receivers(
+    receivers: ReceiverState, b: Index, order: Array, records: Records, first: Index, last: Index
+) -> bool:
+    """Copy the state now of the agents order[first .. last] into rows N + s; return False if it is out of range."""
     positions, velocities = receivers
-    record_positions, record_velocities, _ = records
+    record_positions, record_velocities = records.positions, records.velocities
     N, fine = np.uintp(order.size), True
     for s in range(np.uintp(first), np.uintp(last)):
         i = order[s]
@@ -72,9 +92,9 @@ def gather_receivers(receivers: Any, b: Index, order: Array, records: Any, first
 
 
 @kernel
-def make_sender_hashes(N: Index) -> tuple[Array, Array]:
-    """Memory for what `apply_radio` says of N senders: what is hashed of them, and whether they sent nothing."""
-    return np.empty(N, np.uint64), np.empty(N, np.bool_)
+def make_sender_hashes(N: Index) -> SenderHashes:
+    """Allocate the hashes of N senders, which `apply_radio` fills in."""
+    return SenderHashes(np.empty(N, np.uint64), np.empty(N, np.bool_))
 
 
 @kernel
@@ -82,16 +102,20 @@ def apply_radio(
     b: Index,
     order: Array,
     agent_ids: Array,
-    records: Any,
+    records: Records,
     older_size: Index,
-    flock_radio: Any,
-    sender_hashes: Any,
+    radio_args: RadioArgs,
+    sender_hashes: SenderHashes,
     first: Index,
     last: Index,
 ) -> bool:
-    """Make of the records first .. last what the radio makes of them; False if somebody is off the scale."""
-    _, _, (_, delayed, _, _, splitter), _, receivers = flock_radio
-    hash_senders(b, order, agent_ids, flock_radio, sender_hashes, first, last)
-    if splitter > 0.0:
-        quantize_older_hops(records[2], older_size, splitter, first, last)
-    return gather_receivers(receivers, b, order, records, first, last) if delayed else True
+    """Hash the senders of records first .. last, quantize their older hops, and add the receivers' state if delayed.
+
+    Returns:
+        False if a receiver is out of range.
+    """
+    measuring = radio_args.measuring
+    hash_senders(b, order, agent_ids, radio_args, sender_hashes, first, last)
+    if measuring.splitter > 0.0:
+        quantize_older_hops(records.older_hops, older_size, measuring.splitter, first, last)
+    return gather_receivers(radio_args.receivers, b, order, records, first, last) if measuring.is_delayed else True

@@ -1,8 +1,8 @@
-"""Kernels that add up several numbers side by side, compiled for it.
+"""Kernels compiled with LLVM's SLP vectoriser.
 
-LLVM has two vectorisers: one makes vector instructions of loops, the other of neighbouring statements, such as sums of
-p0, p1, p2 .. over records in which these are neighbours in memory. Numba leaves the second one out unless it is told
-otherwise (NUMBA_SLP_VECTORIZE). Neither changes the order of a sum, so results are the same bits with it and without.
+LLVM has two vectorisers: one turns loops into vector instructions, the other (SLP) adjacent statements, such as sums of
+p0, p1, p2 .. over records in which these are adjacent in memory. Numba enables the second only with the setting
+NUMBA_SLP_VECTORIZE. Neither changes the order of a sum, so results are bit-identical with and without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from equiflock.runtime.jit import Function, kernel
 
 SLP_SETTING = "SLP_VECTORIZE"
-"""The name in `numba.config`; where a version of Numba has none, kernels are merely slower."""
+"""The name in `numba.config`; in versions of Numba without it, kernels are merely slower."""
 
 
 def slp_kernel(function: Function) -> Function:
@@ -26,7 +26,7 @@ def slp_kernel(function: Function) -> Function:
     compile_plainly = compiled.compile
 
     def compile_wide(signature: Any) -> Any:
-        # Numba compiles one function at a time, so nobody else sees the setting.
+        # Under this lock Numba compiles one function at a time, so no other function is compiled with the setting.
         with global_compiler_lock:
             before = getattr(config, SLP_SETTING, 0)
             setattr(config, SLP_SETTING, 1)

@@ -1,8 +1,8 @@
-"""Move, sense and decide in one compiled call, for small flocks under a compiled network.
+"""The fused step: move, observe and decide in one compiled call, for small flocks with a compiled network.
 
-A flock of a hundred agents takes its parts some ten microseconds, so that the Python between them would cost as much
-again. This step calls the kernels of the parts one after the other without it, on each thread for some of the flocks,
-and for many steps at once where nobody looks in between. What it makes is what the parts make, to the bit.
+For a flock of a hundred agents each part takes some ten microseconds, and the Python between the parts would cost as
+much again. The fused step calls the kernels of the parts without it, on each thread for some of the flocks, and for
+many steps at once if the caller skips the moments between. Its results are bit-identical to those of the parts.
 """
 
 from __future__ import annotations
@@ -20,41 +20,43 @@ from equiflock.controllers.networks.compiled import CompiledNetwork, evaluate_ne
 from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
 from equiflock.protocols import AnyBody, Sensing
 from equiflock.runtime import threads
-from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.jit import Array, Index, as_read_only_array, kernel
 from equiflock.runtime.threads import AGENTS_PER_THREAD, MAX_SMALL_FLOCK
-from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.senses.aggregation_kernels import aggregate_flocks
+from equiflock.senses.aggregation import DelayedAggregation, ObservationBuffers
+from equiflock.senses.aggregation_kernels import ChannelSpec, aggregate_flocks
+from equiflock.senses.orbit import ObstacleRule
+from equiflock.senses.radio_kernels import LinkArgs, RadioArgs
 
 FlockArrays = tuple[NDArray[Any], ...]
-"""The arrays of a flock, in the order of `Flock.arrays`, which may be written to."""
+"""The writable arrays of a flock, in the order of `Flock.arrays`."""
 
 
 def make_fused_step(sensing: object, network: object, body: object) -> FusedNetworkStep | None:
-    """The step that fuses these parts, or None if they are not those that it knows."""
+    """Return the fused step of these parts, or None if this combination is unsupported."""
     return FusedNetworkStep(sensing, network, body) if can_fuse(sensing, network, body) else None  # type: ignore[arg-type]
 
 
 def can_fuse(sensing: object, network: object, body: object) -> bool:
-    """Whether these are parts whose kernels are called here, and fit each other."""
-    # Exactly these classes: one that inherits from them may do something else.
+    """Return whether `FusedNetworkStep` supports these parts."""
+    # Exactly these classes: a subclass may do something else.
     if type(sensing) is not DelayedAggregation or type(network) is not CompiledNetwork:
         return False
-    # The kernel of a network does not look whether the weights fit the observations.
-    senses, needed = sensing.senses, network.senses
-    fit = (senses.hops, senses.width) == (needed.hops, needed.width)
-    # Its kernel makes means by the receiver's degree, of all those within R now, in the units of the flock.
-    known = senses.topology == "dynamic" and senses.hop_mean == "receiver" and not senses.is_scaled
-    # Messages that arrive later would have to be remembered between the steps of a call.
-    return fit and known and sensing.radio.memory == 0 and type(body) is DoubleIntegrator and body.is_ideal
+    # The network's kernel does not check that the weights match the observations.
+    senses, expected = sensing.senses, network.senses
+    matches = (senses.hops, senses.width) == (expected.hops, expected.width)
+    # The kernel averages over the receiver's degree, over all agents within R now, in the units of the flock.
+    is_supported = senses.topology == "dynamic" and senses.hop_mean == "receiver" and not senses.is_scaled
+    # Messages that arrive later would have to be stored between the steps of a call.
+    return matches and is_supported and sensing.radio.memory == 0 and type(body) is DoubleIntegrator and body.is_ideal
 
 
 class FusedNetworkStep:
-    """The step of a flight under a compiled network, as `equiflock.protocols.FusedStep` describes it.
+    """The step of a flight with a compiled network, an `equiflock.protocols.FusedStep`.
 
     Args:
-        sensing: remembers what agents know; this step fills in what they learn.
-        network: decides.
-        body: the ideal one, which advances agents as `advance_agents` does.
+        sensing: holds the observations, which this step fills in.
+        network: the policy.
+        body: the ideal body, which moves agents as `advance_agents` does.
     """
 
     def __init__(self, sensing: DelayedAggregation, network: CompiledNetwork, body: DoubleIntegrator) -> None:
@@ -66,7 +68,7 @@ class FusedNetworkStep:
         self._network = network.network_args
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
-        """Whether it does what these parts would do with this flock."""
+        """Return whether this step replaces these parts for this flock."""
         _, N, D = flock.shape
         return (
             sensing is self.sensing
@@ -86,15 +88,14 @@ class FusedNetworkStep:
         active: Int64[np.ndarray, " active"],
         move_first: bool,
     ) -> Observations | None:
-        """Move the active flocks, if they move at all, and let them sense and decide."""
-        previous, observations = self.sensing.swap_buffers(flock)
+        """Move the active flocks if `move_first`, then observe and decide."""
+        buffers = self.sensing.swap_buffers(flock)
         if len(active) < len(flock):
             ended = np.delete(np.arange(len(flock)), active)
-            observations[ended] = 0.0
+            buffers.current[ended] = 0.0
             accelerations[ended] = 0.0
-        buffers = previous, observations
         if self._run_kernel(flock, state, accelerations, buffers, time_step, active, move_first, 1):
-            return observations.reshape(*flock.shape[:2], self.senses.hops, self.senses.width, -1)
+            return buffers.current.reshape(*flock.shape[:2], self.senses.hops, self.senses.width, -1)
         self.sensing.swap_buffers(flock)
         return None
 
@@ -107,17 +108,18 @@ class FusedNetworkStep:
         move_first: bool,
         steps: int,
     ) -> bool:
-        """Make so many steps of all flocks."""
+        """Make `steps` steps of all flocks; return False, with the state restored, if one fails."""
         buffers = self.sensing.swap_buffers(flock)
-        # Flocks fly on by themselves, so when one fails the others have flown farther: all go back to the beginning.
-        changed = state[0], state[1], accelerations, buffers[0]
+        # Flocks advance independently: if one fails, the others are further ahead, so all are restored.
+        positions, velocities, *_ = state
+        changed = positions, velocities, accelerations, buffers.previous
         copies = [array.copy() for array in changed]
-        everyone = np.arange(len(flock))
-        fine = self._run_kernel(flock, state, accelerations, buffers, time_step, everyone, move_first, steps)
+        all_flocks = np.arange(len(flock))
+        fine = self._run_kernel(flock, state, accelerations, buffers, time_step, all_flocks, move_first, steps)
         if not fine:
             for array, copy in zip(changed, copies, strict=True):
                 array[:] = copy
-        # Z(t) and Z(t - dt) have changed places at every step; the first turn was for the first of them.
+        # The kernel swaps Z(t) and Z(t - dt) at every step after the first, for which `swap_buffers` was called above.
         if not fine or steps % 2 == 0:
             self.sensing.swap_buffers(flock)
         return fine
@@ -127,20 +129,19 @@ class FusedNetworkStep:
         flock: Flock,
         state: FlockArrays,
         accelerations: Vectors,
-        buffers: tuple[Array, Array],
+        buffers: ObservationBuffers,
         time_step: float,
         active: Int64[np.ndarray, " active"],
         move_first: bool,
         steps: int,
     ) -> bool:
-        """Call the kernel; each thread takes some of the active flocks, for all steps."""
-        flock_views = flock.positions, flock.velocities, flock.roles, flock.groups
-        kernel_args, flock_radio = (
-            self.sensing.kernel_args(flock),
-            self.sensing.radio_state.begin_steps(flock, buffers[0], steps),
-        )
-        common = state[:3], accelerations, flock_views, buffers, kernel_args, flock_radio, self._network, time_step
-        # A single flock is one thread's work, whatever its size.
+        """Call the kernel; each thread makes all steps of some of the active flocks."""
+        positions, velocities, roles, *_ = state
+        radio_args = self.sensing.radio_state.begin_steps(flock, buffers.previous, steps)
+        # Arrays one by one, as the type of every NamedTuple costs Numba half a microsecond at each call.
+        arrays = positions, velocities, roles, flock.groups, accelerations, *buffers
+        common = *arrays, *self.sensing.kernel_args(flock), radio_args, self._network, time_step
+        # One thread makes the step of a single flock, whatever its size.
         if len(active) == 1:
             fine = bool(step_flocks(*common, active, move_first, steps))
         else:
@@ -151,7 +152,7 @@ class FusedNetworkStep:
                     step_flocks, [(*common, active[first:last], move_first, steps) for first, last in parts]
                 )
             )
-        # Where a step fails nobody has heard by the radio, either.
+        # A step that fails does not count for the radio.
         if not fine:
             self.sensing.radio_state.rollback(steps)
         return fine
@@ -159,50 +160,64 @@ class FusedNetworkStep:
 
 @kernel
 def step_flocks(
-    state: Any,
+    positions: Array,
+    velocities: Array,
+    roles: Array,
+    groups: Array,
     accelerations: Array,
-    flock_views: Any,
-    buffers: Any,
-    kernel_args: Any,
-    flock_radio: Any,
+    previous: Array,
+    observations: Array,
+    obstacle_rule: ObstacleRule,
+    comm_radius: float,
+    channel_spec: ChannelSpec,
+    radio_args: RadioArgs | None,
     network: Any,
     time_step: float,
     active: Array,
     move_first: bool,
     steps: Index,
 ) -> bool:
-    """Move, sense and decide for the active flocks; False if one of them is off the scale, or an answer is no number.
+    """Move, observe and decide for the active flocks.
 
     Args:
-        state: positions (B, N, D), velocities (B, N, D) and roles (B, N), which are moved.
-        accelerations: (B, N, D), read and written.
-        flock_views: positions, velocities, roles and groups as the senses see them: the same memory, read-only.
-        buffers: Z(t - dt) and memory for Z(t), each (B, N, K * C * D). They change places at every further step.
-        kernel_args: `DelayedAggregation.kernel_args`.
-        flock_radio: what becomes of messages of the first step, as in `equiflock.senses.flock_radio`; None if all arrive.
+        positions: (B, N, D), updated.
+        velocities: (B, N, D), updated.
+        roles: (B, N).
+        groups: (B, N).
+        accelerations: (B, N, D), those of the step before, and the result.
+        previous: (B, N, K * C * D), Z(t - dt). It swaps with `observations` at every further step.
+        observations: (B, N, K * C * D), memory for Z(t).
+        obstacle_rule: of `DelayedAggregation.kernel_args`, as the next two.
+        comm_radius: R.
+        channel_spec: the channels.
+        radio_args: the radio at the first step; None if all messages arrive.
         network: `CompiledNetwork.network_args`.
         time_step: dt.
-        active: the flocks that fly.
+        active: indices of the flocks that fly.
         move_first: whether the first step begins with a move; all further ones do.
-        steps: how many steps to make.
+        steps: the number of steps.
+
+    Returns:
+        False if a flock is out of range, or an acceleration is not finite.
     """
-    positions, velocities, roles = state
-    observations, previous = buffers
     _, N, D = positions.shape
     V = observations.shape[2]
+    # The aggregation is compiled for read-only arrays, those of a `Flock`.
+    read_positions, read_velocities = as_read_only_array(positions), as_read_only_array(velocities)
+    read_roles = as_read_only_array(roles)
     for step in range(steps):
-        previous, observations = observations, previous
-        # Move: r and v by the accelerations that were decided a step before.
+        if step > 0:
+            previous, observations = observations, previous
+        # Move: r and v by the accelerations of the step before.
         if move_first or step > 0:
             advance_agents(positions, velocities, roles, accelerations, time_step, active, 0, N)
-        # Sense Z(t).
-        obstacle_rule, comm_radius, channel_spec = kernel_args
-        if flock_radio is None:
+        # Observe Z(t).
+        if radio_args is None:
             if not aggregate_flocks(
-                flock_views[0],
-                flock_views[1],
-                flock_views[2],
-                flock_views[3],
+                read_positions,
+                read_velocities,
+                read_roles,
+                groups,
                 previous,
                 obstacle_rule,
                 comm_radius,
@@ -213,29 +228,35 @@ def step_flocks(
             ):
                 return False
         else:
-            key, sent, slots, rows = flock_radio[0]
-            later = (key, sent + step, slots, rows), flock_radio[1], flock_radio[2], flock_radio[3], flock_radio[4]
+            link = radio_args.link
+            now = RadioArgs(
+                LinkArgs(link.seed_hash, link.step + step, link.slots, link.rows),
+                radio_args.loss,
+                radio_args.measuring,
+                radio_args.sending,
+                radio_args.receivers,
+            )
             if not aggregate_flocks(
-                flock_views[0],
-                flock_views[1],
-                flock_views[2],
-                flock_views[3],
+                read_positions,
+                read_velocities,
+                read_roles,
+                groups,
                 previous,
                 obstacle_rule,
                 comm_radius,
                 channel_spec,
                 observations,
                 active,
-                later,
+                now,
             ):
                 return False
-        # Decide a(t). Flocks that lie side by side in memory go through the network as one.
+        # Decide a(t). Flocks that are adjacent in memory go through the network as one.
         first = 0
-        for each in range(1, len(active) + 1):
-            if each == len(active) or active[each] != active[each - 1] + 1:
-                rows, answers = observations.reshape(-1, V), accelerations.reshape(-1, D)
-                evaluate_network(rows, network, answers, active[first] * N, (active[each - 1] + 1) * N)
-                first = each
+        for end in range(1, len(active) + 1):
+            if end == len(active) or active[end] != active[end - 1] + 1:
+                inputs, outputs = observations.reshape(-1, V), accelerations.reshape(-1, D)
+                evaluate_network(inputs, network, outputs, active[first] * N, (active[end - 1] + 1) * N)
+                first = end
         if not zero_non_followers(accelerations, roles, active):
             return False
     return True
@@ -243,7 +264,7 @@ def step_flocks(
 
 @kernel
 def zero_non_followers(accelerations: Array, roles: Array, active: Array) -> bool:
-    """Set the accelerations of all others to zero; False if an answer, even one that nobody obeys, is no number."""
+    """Set the accelerations of all agents but followers to zero; return False if one of any agent was not finite."""
     fine = True
     for b in active:
         for i in range(roles.shape[1]):

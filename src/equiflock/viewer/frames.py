@@ -108,7 +108,7 @@ def build_links(
         obstacles: obstacle rule, "nearest" or "all": the obstacle agents that a follower observes.
     """
     # Sum the degrees, which takes no memory for the edges.
-    if fixed_graph is None and compute_connectivity(flock)[0].sum() > MAX_EDGES:
+    if fixed_graph is None and compute_connectivity(flock).degrees.sum() > MAX_EDGES:
         return NO_LINKS
     # The graph with an ideal radio: without receivers that receive nothing and senders that send nothing.
     ideal_graph = _drop_failed_agents(fixed_graph, flock) if fixed_graph is not None else radius_graph(flock)
