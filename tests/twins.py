@@ -130,7 +130,7 @@ def _is_meant(among: Among, obstacle: bool, same: bool) -> bool:
 
 
 def over_everyone(flock: Flock, b: int, channels: tuple[Channel, ...], exclusion_radius: float = -1.0) -> Array:
-    """(N, C, D), each channel over all agents that send and are farther than `exclusion_radius`; zeros but for followers.
+    """Return each channel over all agents that send and are farther than `exclusion_radius`, (N, C, D), for followers.
 
     A mean is over these and the agent itself, if it sends and is of the kind that the channel is made of.
     """

@@ -81,8 +81,8 @@ def make_body(name: str, **options: Any) -> AnyBody:
     unknown = sorted({**named, **options}.keys() - set(known))
     if unknown:
         raise InputError(
-            f"body {head!r} has no option {unknknown[0]!r}; it has {', '.join(known) or 'none'}"
-            f"{format_suggestion(unknknown[0], known)}"
+            f"body {head!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}"
+            f"{format_suggestion(unknown[0], known)}"
         )
     try:
         result: AnyBody = definition(**named, **{key: value for key, value in options.items() if key not in named})
