@@ -21,6 +21,8 @@ from equiflock.runtime.randomness import make_rng
 from equiflock.senses.radio import Radio
 
 Part: TypeAlias = type[Radio | DoubleIntegrator]
+STREAM_NAMES = {"packet_loss": "loss", "send_interval": "every"}
+"""Random streams that keep the setting's name in version 0.2, so that a seed still draws the same environments."""
 PartT = TypeVar("PartT", bound=Radio | DoubleIntegrator)
 
 
@@ -116,7 +118,7 @@ class Worlds:
 
         # One stream per setting, so that a range does not change the numbers of the others.
         def draw_number(name: str) -> float:
-            number: float = self._values[name].draw(make_rng(*stream, name))
+            number: float = self._values[name].draw(make_rng(*stream, STREAM_NAMES.get(name, name)))
             return number
 
         return self._make_world(draw_number, make_rng(*stream))
