@@ -50,7 +50,7 @@ class MessageDelivery:
         if self._senses.topology == "fixed" and self._initial_graph is None:
             self._initial_graph = radius_graph(sent)
         # The current step, not the step of sending, enters the hash.
-        now, radio_args = self._message_buffer.step, self._message_buffer.radio_args_now(flock)
+        now, radio_args = self._message_buffer.step, self._message_buffer.make_radio_args_now(flock)
         window = MessageWindow(self.radio.delay, self.radio.jitter, 0)
         receives, unranked = flock.effective_roles == FOLLOWER, np.empty(0, np.int64)
         for step in range(max(now - self.radio.memory, 0), now - self.radio.delay + 1):

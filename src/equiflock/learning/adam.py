@@ -46,7 +46,10 @@ class Adam:
 def adam_step(
     weights: Array, gradient: Array, mean: Array, mean_square: Array, steps: Index, learning_rate: float
 ) -> None:
-    """Take step number `steps`, counted from 1: w -= rate m / (sqrt(v) + eps), for bias-corrected m and v."""
+    """Take step number `steps`, counted from 1: w -= rate m / (sqrt(v) + eps), for bias-corrected m and v.
+
+    `weights`, `mean` (m) and `mean_square` (v) are updated in place; `steps` is not.
+    """
     # m and v start at zero; these factors correct the resulting bias.
     size = np.float32(learning_rate / (1.0 - BETA_1**steps))
     per_root = np.float32(1.0 / np.sqrt(1.0 - BETA_2**steps))

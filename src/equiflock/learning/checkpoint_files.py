@@ -37,7 +37,10 @@ class Checkpoints:
         return sorted(self.folder.glob("epoch-*.safetensors"), reverse=True)
 
     def read_epochs_done(self) -> int:
-        """Return the number of epochs in the newest intact checkpoint, or 0 if there is none."""
+        """Return the number of completed epochs in the newest checkpoint that can be read, or 0 if there is none.
+
+        Damaged checkpoints are skipped, and `run_key` is not compared.
+        """
         from equiflock.learning.checkpoint_format import read_epochs_done
 
         for path in self.paths:
@@ -75,7 +78,10 @@ class Checkpoints:
         return []
 
     def write(self, trainer: Trainer, tables: Tables) -> None:
-        """Write a checkpoint unless it exists, then remove damaged and old ones."""
+        """Write a checkpoint atomically, then remove damaged ones and all but the newest two.
+
+        Do nothing at epoch 0 or if an intact checkpoint of this epoch exists.
+        """
         from equiflock.learning.checkpoint_format import write_checkpoint
 
         path = self.folder / f"epoch-{trainer.epoch:06d}.safetensors"

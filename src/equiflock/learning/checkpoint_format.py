@@ -37,7 +37,7 @@ def write_checkpoint(
     run_key: Mapping[str, Any] | None = None,
     contents: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write the state of a training to a file that `read_checkpoint` can restore.
+    """Write the state of a training atomically to a file that `read_checkpoint` can restore; return the path.
 
     Args:
         trainer: the trainer, between two epochs.
@@ -62,9 +62,13 @@ def write_checkpoint(
 def read_checkpoint(
     path: str | os.PathLike[str], trainer: Trainer, run_key: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """Restore a checkpoint into a new trainer of the same recipe and return the tables.
+    """Restore a checkpoint into a new trainer of the same recipe; return the text of each table by name.
 
     The replay stays empty until `refill` is called. The number of epochs may differ if the recipe is extendable.
+    `run_key` is that of `write_checkpoint`.
+
+    Raise RecipeMismatchError if the checkpoint is of another training or has more epochs than the recipe, and
+    InputError if it is damaged.
     """
     arrays, metadata = read_tensors(path, FORMAT)
     try:
@@ -93,7 +97,7 @@ def read_checkpoint(
 
 
 def read_epochs_done(path: str | os.PathLike[str]) -> int:
-    """Return the number of epochs completed when the checkpoint was written."""
+    """Return the number of epochs completed when the checkpoint was written; raise InputError if it cannot be read."""
     _, metadata = read_tensors(path, FORMAT)
     return int(metadata["epoch"])
 

@@ -89,7 +89,9 @@ class Cloner:
         self.epoch = self.updates = 0
 
     def run_epoch(self) -> None:
-        """Use each training tuple once, in a random order.
+        """Take one Adam step per batch of training tuples, each used once, in an order drawn from seed and epoch.
+
+        The last batch may be smaller.
 
         Raises:
             DivergedError: if the weights are no longer finite; the message names the epoch.
@@ -117,7 +119,7 @@ class Cloner:
             raise DivergedError(f"the weights are no longer finite in epoch {self.epoch}: lower learning_rate")
 
     def make_report(self) -> CloningReport:
-        """Measure the losses of both splits with the current weights."""
+        """Measure the losses of all training and test tuples with the current weights."""
         (train_loss, gradient_share), (test_loss, _) = self.compute_losses("train"), self.compute_losses("test")
         return CloningReport(self.epoch, train_loss, test_loss, gradient_share, float(self.score_bias[0]))
 
@@ -136,7 +138,7 @@ class Cloner:
     def _pack_tuples(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
     ) -> Tuples:
-        """Return tuples in the memory layout of the learner."""
+        """Return a copy of the tuples in the memory layout of the learner."""
         T, N, D = targets.shape
         buffer = ReplayBuffer(T, N, D, self.learner)
         buffer.add(observations, targets)
@@ -148,7 +150,10 @@ class Cloner:
         return scores
 
     def _weight_errors(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
-        """Return d(mean loss) / d(MSE) of each tuple, and take one Adam step on b."""
+        """Return d(mean loss) / d(MSE) of each tuple, and take one Adam step on b.
+
+        After the warm-up it is 0 for tuples with (b^2 + MSE) / M > 1. The learner calls this once per step.
+        """
         slopes = np.full(len(errors), 1.0 / (self.recipe.loss_scale * len(errors)))
         if self.updates >= self.recipe.warm_up:
             # min(1, .) has slope 0 above 1.
@@ -167,14 +172,16 @@ def clone(
     network: nn.Module | None = None,
     on_epoch: Callable[[Cloner, CloningReport], object] | None = None,
 ) -> nn.Module:
-    """Train a network by behaviour cloning and return it.
+    """Train a network in place by behaviour cloning, on one thread, and return it in eval mode.
+
+    Raise DivergedError if the weights are no longer finite.
 
     Args:
         recipe: the settings of the training.
         data: the result of `FastForward.make`.
         network: torch module with `senses` to continue from; default: a new network of the recipe's controller.
-        on_epoch: called with the cloner and the report of every measured epoch, starting with epoch 0, before the
-            first step.
+        on_epoch: called with the cloner and the report of every measured epoch: 0, before the first step, every
+            `measure_every` and the last. Without it nothing is measured.
     """
     # More threads slow down networks this small, and could change torch's rounding.
     with use_one_thread():

@@ -31,7 +31,10 @@ STEPS_PER_CALL = 100
 
 
 class LearnerBuffers(NamedTuple):
-    """The network and the memory of its gradient, as the kernel takes them."""
+    """The network and the memory of its gradient, as the kernel takes them.
+
+    Folded weights are those of layers without an activation between them, multiplied to one matrix (see `Chain`).
+    """
 
     chain_args: ChainArgs
     buffers: BatchBuffers
@@ -59,7 +62,10 @@ class CompiledLearner:
         self.adam.learning_rate = learning_rate
 
     def get_tuple_shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the shapes of rows of agents, (rows, N) and (D, N)."""
+        """Return the shapes of one packed tuple, with agents last: observations (rows, N) and targets (D, N).
+
+        There is a row per input of the first layer or, if layers act on vectors, per component of each.
+        """
         rows = self.chain.input_width * (dimensions if self.chain.acts_on_vectors else 1)
         return (rows, agents), (dimensions, agents)
 
@@ -69,7 +75,10 @@ class CompiledLearner:
         targets: Float32[np.ndarray, "T N D"],
         tuples: TrainingTuples,
     ) -> None:
-        """Write transposed tuples, after the activation before the first layer, which has no weights."""
+        """Write observations and targets to `tuples`, with agents as the last axis.
+
+        The activation before the first layer has no weights, so it is applied to the observations here.
+        """
         T, N, *_, D = observations.shape
         components = D if self.chain.acts_on_vectors else 1
         rows = np.ascontiguousarray(observations).reshape(T, N, -1)
@@ -82,7 +91,7 @@ class CompiledLearner:
         batch_indices: Int64[np.ndarray, "U b"],
         loss_weighting: LossWeighting | None = None,
     ) -> Float64[np.ndarray, "U b"]:
-        """Take one Adam step per row of indices; return the errors (U, b) before each step.
+        """Take one Adam step per row of indices, update the module, and return the errors (U, b) before each step.
 
         `loss_weighting` needs the errors of a row before its step, which costs another forward pass.
         """
@@ -117,7 +126,7 @@ class CompiledLearner:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Load a state that `state_dict` returned."""
+        """Load a state that `state_dict` returned; raise ValueError if it has another size."""
         self.adam.mean[:] = state["mean"].numpy()
         self.adam.mean_square[:] = state["mean_square"].numpy()
         self.adam.steps = int(state["steps"])
@@ -134,13 +143,18 @@ class CompiledLearner:
     def _run_adam_steps(
         self, tuples: TrainingTuples, batch_indices: Array, tuple_weights: Array, weights: Array, errors: Array
     ) -> None:
+        """Take one Adam step per row of indices, in a single kernel call.
+
+        Update `weights` and Adam's state in place, and add each tuple's sum over agents of |error|^2 to `errors` (U,
+        b).
+        """
         adam, work = self.adam, self._get_buffers(tuples.targets.shape[1])
         adam_state = AdamState(adam.mean, adam.mean_square, adam.steps, adam.learning_rate)
         _run_adam_steps(tuples, batch_indices, tuple_weights, weights, errors, work, adam_state)
         adam.steps += len(batch_indices)
 
     def _get_buffers(self, D: int) -> LearnerBuffers:
-        """Return the buffers for D dimensions, which are allocated once."""
+        """Return the buffers for D dimensions, which are allocated in the first call and then reused."""
         if D not in self._buffers:
             chain, size = self.chain, self.chain.folded_size
             self._buffers[D] = LearnerBuffers(

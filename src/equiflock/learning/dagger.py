@@ -86,7 +86,7 @@ class Trainer:
         self.validator = Validator(recipe)
 
     def run_epoch(self) -> EpochReport:
-        """Run one rollout, update the network, and validate it if due.
+        """Run one rollout, take the epoch's Adam steps, update the averaged weights, and validate them if due.
 
         Raises:
             DivergedError: if the loss or a flight is no longer finite; the message names the epoch.
@@ -120,7 +120,10 @@ class Trainer:
 
     @contextmanager
     def _report_divergence(self, epoch: int) -> Iterator[None]:
-        """Convert NumericRangeError of a flight to DivergedError."""
+        """Inside the block, convert NumericRangeError of a flight to DivergedError, whose message names `epoch`.
+
+        Before the first completed epoch the error is raised unchanged, because training cannot be its cause.
+        """
         try:
             yield
         except NumericRangeError as error:
@@ -131,13 +134,20 @@ class Trainer:
 
     @contextmanager
     def seed_torch(self) -> Iterator[None]:
-        """Seed torch from the seed and the epoch, for modules that draw random numbers, such as dropout."""
+        """Inside the block, seed torch from seed and epoch, for modules that draw random numbers, such as dropout.
+
+        The state of torch's generator is restored afterwards.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(make_rng(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             yield
 
     def run_rollout(self) -> None:
-        """Collect the epoch's rollout, and record what is needed to repeat it."""
+        """Add the tuples of the epoch's flight to the replay, with the network in eval mode.
+
+        Also add the flight to `rollouts`, with the network's weights at its start, so that a resumed training can
+        repeat it.
+        """
         network, tuples_before = copy_state_dict(self.network), self.replay.total_added
         self.network.eval()
         checksum = self.collect()
@@ -159,7 +169,11 @@ class Trainer:
         return int(make_rng(self.recipe.seed, "scenario", self.epoch).choice(len(shares), p=shares))
 
     def collect(self) -> int:
-        """Fly one flock of the training set under the mixture and add every step to the replay.
+        """Fly one flock of the training set under the mixture, and add a tuple per step to the replay.
+
+        A tuple holds the student's observations and the expert's accelerations of followers. Scenario, flock and
+        mixture are drawn from streams of the epoch. The flight has at most `recipe.steps` steps, fewer if its ending
+        comes earlier.
 
         Returns:
             CRC-32 of the added tuples; 0 if the flight ended before its first step.
@@ -196,7 +210,11 @@ class Trainer:
     def sample_agents(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
     ) -> tuple[Float32[np.ndarray, "T A K C D"], Float32[np.ndarray, "T A D"]]:
-        """Return A agents of each step, the number that a tuple holds, drawn at random if there are more."""
+        """Return A agents of each step, where A is the number of agents in a tuple of the replay.
+
+        If N > A they are drawn without replacement, separately for each step; if N = A the arrays are returned
+        unchanged.
+        """
         (T, N), A = targets.shape[:2], self.replay.agents
         if N == A:
             return observations, targets
@@ -206,7 +224,10 @@ class Trainer:
         return observations[steps, agents], targets[steps, agents]
 
     def update(self) -> float:
-        """Take the epoch's Adam steps and return their mean loss."""
+        """Take the epoch's Adam steps on batches drawn with replacement from the replay, and return their mean loss.
+
+        Raise InputError if the replay is empty.
+        """
         recipe = self.recipe
         if len(self.replay) == 0:
             raise InputError(f"every flight of {recipe.scenario!r} ended before its first step: no training data")
@@ -219,6 +240,7 @@ class Trainer:
 
 
 def _make_divergence_error(epoch: int, reason: str) -> DivergedError:
+    """Return the error of a training that diverged in an epoch, counted from 1."""
     return DivergedError(f"the training diverged in epoch {epoch}: {reason}; lower learning_rate")
 
 

@@ -107,7 +107,7 @@ class FastForward:
         return {kind: paper_senses(kind, self.hops, hop_mean=self.hop_mean) for kind in get_args(Aggregation)}
 
     def disk(self, step: int) -> RandomDisk:
-        """Return the initial conditions of the flocks of this time index; no two indices share a flock."""
+        """Return the settings of the initial conditions of one time index's flocks; no two indices share a flock."""
         arguments = self.flocks, self.agents, self.seed, f"fast-forward {step}"
         return RandomDisk(*arguments, comm_radius=self.comm_radius, velocities=self.velocities)
 
@@ -131,11 +131,13 @@ class FastForward:
         on_part: Callable[[int], object] = lambda step: None,
         on_notice: Callable[[str], object] = lambda text: None,
     ) -> FastForwardData:
-        """Make the data, or those parts of it that are missing or damaged.
+        """Make the data, or those time indices of it that are missing or damaged, and return all of it.
+
+        With a folder, wait while another process writes there, and raise InputError if it holds data of other settings.
 
         Args:
             folder: directory of the memory-mapped data, where an interrupted call continues; default: in memory.
-            workers: number of time indices to compute at once, each on one thread; default: one per core. The result
+            workers: number of threads, each of which computes one time index at a time; default: one per core. The result
                 does not depend on it.
             on_part: called with every completed time index, including those of earlier calls.
             on_notice: called with a line of text about damaged parts, which are recomputed.
@@ -197,7 +199,11 @@ class FastForwardData:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> FastForwardData:
-        """Verify the data that `FastForward.make` wrote to a directory, and map it into memory."""
+        """Map the data that `FastForward.make` wrote to a directory into memory, after comparing all checksums.
+
+        Raise DamagedError if a time index is damaged, and InputError if one is missing or the directory holds no such
+        data.
+        """
         folder = Path(folder)
         recipe = _read_recipe(folder / CONFIG)
         parts = PartitionedArrays(folder, recipe.shapes)
@@ -245,7 +251,10 @@ class FastForwardData:
         return self.arrays[self.find_array_name(channels)][step_and_flock], self.arrays["targets"][step_and_flock]
 
     def largest_input(self, channels: tuple[Channel, ...]) -> float:
-        """Return the largest |Z_i|_F of any agent in any tuple, for observations with these channels."""
+        """Return the largest |Z_i|_F of any agent in any tuple, for observations with these channels.
+
+        The first call reads all data, training and test; later calls use the cached result.
+        """
         return self._largest_norms[self.find_array_name(channels)]
 
     def find_array_name(self, channels: tuple[Channel, ...]) -> str:
@@ -265,6 +274,7 @@ class FastForwardData:
 
     @cached_property
     def _largest_norms(self) -> dict[str, float]:
+        """Largest norm over all tuples and agents of each array, by name; raise InputError if one is not finite."""
         norms = {}
         for name, array in self.arrays.items():
             squares = 0.0  # one time index at a time, because the whole array may not fit into memory
@@ -278,6 +288,10 @@ class FastForwardData:
 
 
 def _read_recipe(path: Path) -> FastForward:
+    """Read the settings of a data set from config.json; raise InputError if it is missing or holds other settings.
+
+    Raise DamagedError or VersionMismatchError if it is damaged or written by another version.
+    """
     try:
         settings = read_config(path.parent)["fast_forward"]
         if set(settings) != {field.name for field in fields(FastForward)}:

@@ -16,6 +16,9 @@ NAME_TYPES = {"str": "a name"} | dict.fromkeys(("RadiusRule", "VelocityRule", "S
 def check_field(name: str, kind: str, value: Any) -> Any:
     """Return the value of a field as a recipe stores it; raise InputError if it does not match the field's annotation.
 
+    NumPy numbers become Python numbers, texts of a range such as "0.0 - .5" become "0-0.5", and texts of one number
+    become that number.
+
     Args:
         name: field name, for errors.
         kind: annotation as text; it ends in "| str" for a number that may be a range.
@@ -33,7 +36,10 @@ def check_field(name: str, kind: str, value: Any) -> Any:
 
 
 def _has_type(kind: str, value: object) -> bool:
-    """Return whether a value has the type of an annotation."""
+    """Return whether a value has the type of an annotation, given as text.
+
+    A bool is not a number, a float must be finite but may be an int, and an int must be within +-`LARGEST_COUNT`.
+    """
     if value is None:
         return kind.endswith("| None")
     if kind in NAME_TYPES:

@@ -90,7 +90,10 @@ class TorchLearner:
     def descend(
         self, tuples: Tuples, batch_indices: Int64[np.ndarray, "U b"], loss_weighting: LossWeighting | None = None
     ) -> Errors:
-        """Take one step per row of indices; the caller sets the module to train or eval mode."""
+        """Take one Adam step per row of indices; return the errors (U, b) before each step.
+
+        The caller sets the module to train or eval mode.
+        """
         step_errors = []
         observations, targets = map(torch.from_numpy, tuples)
         for row in torch.from_numpy(batch_indices):
@@ -107,7 +110,7 @@ class TorchLearner:
         return torch.stack(step_errors).double().numpy() if step_errors else np.empty(batch_indices.shape)
 
     def errors(self, tuples: Tuples) -> Errors:
-        """Return the errors of these tuples, (T,)."""
+        """Return the errors of these tuples, (T,), without gradients and in the current mode of the module."""
         with torch.inference_mode():
             errors: Errors = (
                 self._compute_errors(torch.from_numpy(tuples[0]), torch.from_numpy(tuples[1])).double().numpy()
@@ -125,7 +128,7 @@ class TorchLearner:
         return {f"{index}.{name}": tensor for index, moment in moments.items() for name, tensor in moment.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore a `state_dict`."""
+        """Restore Adam's moments and step counts from a `state_dict`; the learning rate is unchanged."""
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in state.items():
             index, key = name.split(".")

@@ -17,7 +17,11 @@ from equiflock.simulation.flight_builder import check_controller
 
 
 def prepare_network(recipe: DAgger, network: nn.Module | None = None) -> nn.Module:
-    """Return the network to train, by default a new one; raise InputError if it or the expert does not fit."""
+    """Return the network to train; by default a new one, initialized from the recipe's seed.
+
+    Raise InputError if the network or the expert does not fit the recipe, or if the replay needs more memory than the
+    machine has.
+    """
     if not isinstance(recipe, DAgger):
         raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
     if network is None:
@@ -36,7 +40,10 @@ def prepare_network(recipe: DAgger, network: nn.Module | None = None) -> nn.Modu
 
 
 def _check_output_shape(network: nn.Module, recipe: DAgger) -> None:
-    """Call the network once and raise InputError if the shape of its output is wrong."""
+    """Call the network once, on zeros and in eval mode; raise InputError if it fails or its output has a wrong shape.
+
+    The mode of the network and torch's generator are restored.
+    """
     senses = cast(LocalController, network).senses
     expected_shape = 1, recipe.min_agents, recipe.dimensions
     shape = *expected_shape[:2], senses.hops, senses.width, recipe.dimensions

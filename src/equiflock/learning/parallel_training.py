@@ -52,7 +52,8 @@ def train_several(
             a checkpoint.
 
     Raises:
-        KeyboardInterrupt: if `should_stop` returned True, after all checkpoints are written.
+        InputError: if trainings failed, with the text of each error.
+        KeyboardInterrupt: if `should_stop` returned True and none failed, after all checkpoints are written.
     """
     check_count("workers", workers)
     # Do not fork: the children would inherit the locks of torch's threads, but not the threads.
@@ -115,19 +116,24 @@ def train_several(
 
 
 def _assign_run(folder: Path, pipe: Connection, process: BaseProcess) -> tuple[Path, BaseProcess]:
-    """Send a run directory to a process."""
+    """Send a run directory to a process and name the process after it; return both, for `running`."""
     process.name = str(folder)
     _send(pipe, folder)
     return folder, process
 
 
 def _send(pipe: Connection, content: Path | None) -> None:
+    """Send a run directory or STOP to a process; do nothing if it has ended."""
     with suppress(OSError):  # the process may have ended; the parent detects this by EOF on the pipe
         pipe.send(content)
 
 
 def _run_worker(pipe: Connection, prepare: Callable[[], object] | None) -> None:
-    """Train in the run directories received through the pipe; send back reports, notices and failures."""
+    """Main function of a worker process: train in the run directories received through the pipe until STOP.
+
+    Send back ("epoch", report), ("notice", text) and, once per directory, ("failure", text) or ("done", ""). If
+    `prepare` fails, so does every training.
+    """
     # Ignore Ctrl-C: the parent decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -151,7 +157,7 @@ def _run_worker(pipe: Connection, prepare: Callable[[], object] | None) -> None:
 
 
 def _catch_error(work: Callable[[], object]) -> str:
-    """Call `work` and return the text of its error, or an empty text."""
+    """Call `work` and return the text of its InputError or OSError, or an empty text; other errors are raised."""
     try:
         work()
     except (InputError, OSError) as error:

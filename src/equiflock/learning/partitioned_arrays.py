@@ -55,7 +55,11 @@ class PartitionedArrays:
         return next(iter(self.shapes.values()))[0]
 
     def check_parts(self) -> PartStatus:
-        """Read all parts, compare them with their checksums, and return the status."""
+        """Read all parts, compare them with their checksums, and return the status.
+
+        A part without a checksum file is missing. If any array's file has a wrong header or length, all written parts
+        are damaged.
+        """
         # A part without a checksum file was never completed: it is missing, not damaged.
         written = [step for step in range(self.count) if self._checksum_path(step).is_file()]
         if not written:
@@ -82,14 +86,14 @@ class PartitionedArrays:
         return {name: _create_array(self._path(name), shape) for name, shape in self.shapes.items()}
 
     def commit_part(self, arrays: Arrays, step: int) -> None:
-        """Flush a part to disk, then write its checksum."""
+        """Flush the arrays to disk, then write the checksum of one part atomically."""
         for array in arrays.values():
             array.flush()  # type: ignore[attr-defined]
         with atomic_write(self._checksum_path(step)) as scratch:
             scratch.write_bytes(_format_checksum(arrays, step))
 
     def open_arrays(self, mode: Literal["r", "r+"]) -> Arrays:
-        """Map the arrays into memory; the files must have their full length."""
+        """Map the arrays into memory, by name; the caller checks that the files have their full length."""
         return {
             name: np.memmap(self._path(name), np.float32, mode, len(_build_header(shape)), shape)
             for name, shape in self.shapes.items()
@@ -116,7 +120,7 @@ class PartitionedArrays:
                 self.remove()
 
     def remove(self) -> None:
-        """Remove the arrays and all checksums."""
+        """Remove the arrays and all checksums; config.json stays."""
         for name in self.shapes:
             self._path(name).unlink(missing_ok=True)
         for step in range(self.count):
@@ -166,7 +170,9 @@ def fill_parts(
     workers: int,
     on_part: Callable[[int], object],
 ) -> None:
-    """Compute parts of the arrays in parallel, each on one thread.
+    """Compute parts of the arrays in `workers` threads, with one kernel thread each, the largest index first.
+
+    `on_part` is called in the calling thread. An error of `make` is raised here, after the running parts.
 
     Args:
         arrays: the arrays to write to.

@@ -39,7 +39,7 @@ class Range:
         return f"{_format_number(self.low)}-{_format_number(self.high)}"
 
     def draw(self, rng: np.random.Generator) -> float:
-        """Draw a number from the range."""
+        """Draw a number from the range; `high` is included for uniform_integer, excluded for uniform."""
         match self.distribution:
             case "uniform_integer":
                 return int(rng.integers(int(self.low), int(self.high), endpoint=True))
@@ -64,6 +64,8 @@ class Range:
 
 def parse_range(name: str, text: str, distribution: Distribution) -> Range | float:
     """Parse a text such as 0-0.5; return a number if the text is one, or if both ends are equal.
+
+    Raise InputError if the text is neither, or if the first number is the larger. Numbers have no sign.
 
     Args:
         name: name of the setting, for errors.

@@ -184,7 +184,7 @@ class DAgger:
         return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
 
     def compute_learning_rate(self, epoch: int) -> float:
-        """Return the learning rate of an epoch, counted from 0."""
+        """Return the learning rate of an epoch, counted from 0: `learning_rate` times `compute_rate_factor`."""
         return self.learning_rate * compute_rate_factor(
             self.schedule, epoch, self.epochs, self.warm_up, self.final_learning_rate
         )
@@ -221,7 +221,10 @@ class DAgger:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
-        """Return the recipe with these settings; missing fields have their defaults, and errors name `source`."""
+        """Return the recipe with these settings; missing fields have their defaults.
+
+        Raise InputError, whose message names `source`, if a field is unknown or a value invalid.
+        """
         unknown = sorted(set(settings) - set(_FIELD_TYPES))
         if unknown:
             raise InputError(f"the recipe in {source} has unknown fields: {', '.join(unknown)}")

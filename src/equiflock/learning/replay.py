@@ -49,7 +49,7 @@ class ReplayBuffer:
         return min(self.total_added, self.capacity)
 
     def add(self, observations: Float[np.ndarray, "T N K C D"], targets: Float[np.ndarray, "T N D"]) -> None:
-        """Add T tuples: observations (T, N, K, C, D) and the expert's accelerations (T, N, D)."""
+        """Add T tuples, observations and the expert's accelerations; when full, the oldest are overwritten."""
         stored_observations, stored_targets = self.tuples
         done = 0
         while done < len(targets):
@@ -64,7 +64,7 @@ class ReplayBuffer:
 
 
 def check_memory(tuples: int, agents: int, hops: int, dimensions: int, channels: int = len(PAPER_FEATURES)) -> None:
-    """Raise InputError if the physical memory of the machine cannot hold this many tuples."""
+    """Raise InputError if this many float32 tuples need more than the machine's physical memory, free or not."""
     size = 4 * tuples * agents * (channels * hops + 1) * dimensions  # bytes of float32
     if size > read_physical_memory():
         raise InputError(

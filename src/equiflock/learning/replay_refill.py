@@ -17,6 +17,9 @@ NOTICE_DELAY = 5.0
 def refill(trainer: Trainer, notice: Callable[[str], object]) -> None:
     """Repeat the rollouts in `trainer.rollouts`, restored from a checkpoint, and fill the replay with them.
 
+    Network weights and epoch of the trainer are the same afterwards; without rollouts nothing is done. Raise InputError
+    if a rollout cannot be repeated.
+
     On another machine or with other versions they may differ in rounding, and even in length. The training then
     continues with the new rollouts, with a notice.
     """
@@ -43,7 +46,11 @@ def refill(trainer: Trainer, notice: Callable[[str], object]) -> None:
 def _repeat_rollouts(
     trainer: Trainer, rollouts: Sequence[Rollout], first: int, notice: Callable[[str], object]
 ) -> None:
-    """Repeat these rollouts; the first tuple has the number `first` in the replay."""
+    """Replace `trainer.rollouts` by repetitions of these, whose first tuple gets the number `first` in the replay.
+
+    Network weights and epoch of the trainer are those of the last rollout afterwards. If this takes long, a notice
+    reports it.
+    """
     trainer.rollouts.clear()
     trainer.replay.total_added = first
     deadline = math.inf

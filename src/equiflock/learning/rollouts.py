@@ -53,7 +53,7 @@ class RolloutHistory:
         return iter(self._rollouts)
 
     def add(self, rollout: Rollout) -> None:
-        """Add a rollout, and drop those whose last tuple it overwrote."""
+        """Add a rollout, unless it has no tuples, and drop rollouts without a tuple left in the replay."""
         # A rollout that ended before its first step added no tuple.
         if rollout.tuples > 0:
             self._rollouts.append(rollout)
@@ -66,14 +66,14 @@ class RolloutHistory:
 
 
 def copy_state_dict(network: nn.Module) -> dict[str, Tensor]:
-    """Return copies of a network's weights and buffers by name."""
+    """Return copies of a network's weights and buffers by name; entries that are not tensors are left out."""
     state = network.state_dict().items()
     # The state of a module may hold other objects, which safetensors cannot store.
     return {name: tensor.detach().clone() for name, tensor in state if isinstance(tensor, Tensor)}
 
 
 def compute_crc32(*arrays: NDArray[Any]) -> int:
-    """Return the CRC-32 of the concatenated arrays."""
+    """Return the CRC-32 of the arrays' bytes, one array after another."""
     total = 0
     for array in arrays:
         total = zlib.crc32(np.ascontiguousarray(array).data, total)

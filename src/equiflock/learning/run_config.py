@@ -51,13 +51,16 @@ class RunConfig:
         return self.recipe.command + option
 
     def write(self, folder: Path) -> None:
-        """Write config.json, with a checksum."""
+        """Write config.json atomically, with a checksum."""
         content = {"command": self.command, **self.run_key, "versions": dict(self.initial_versions)}
         write_config(folder, TRAINING, content)
 
     @classmethod
     def read(cls, folder: Path) -> RunConfig:
-        """Read config.json; raise InputError if the directory is not the run directory of a training."""
+        """Read config.json; raise InputError if the directory is not the run directory of a training.
+
+        Raise DamagedError if the file is damaged.
+        """
         path = folder / CONFIG
         if not path.is_file():
             reason = f"it has no {CONFIG}" if folder.exists() else "it does not exist"
@@ -78,7 +81,11 @@ class RunConfig:
 
 
 def adapt_recipe(weights: Path, recipe: DAgger, given: Collection[str] = ()) -> DAgger:
-    """Return the recipe with the network of a weights file; raise InputError if fields in `given` contradict it."""
+    """Return the recipe with controller, hops and dimensions of a weights file.
+
+    Raise InputError if one of them is named in `given`, the fields that the user set, and has another value in the
+    recipe.
+    """
     content = read_weights(weights)
     # The file determines the network; only options that the user set explicitly can contradict it.
     network_fields: dict[str, Any] = {"controller": content.network}

@@ -21,7 +21,10 @@ OUTPUT_PATTERNS = (WEIGHTS, INITIAL_WEIGHTS, CHECKPOINTS, *COLUMNS, "events.*")
 
 
 def find_trainings(folder: Path) -> list[Path]:
-    """Return the directory itself if it holds one training, or its subdirectories if it holds several."""
+    """Return the visible subdirectories with a config.json, sorted, if the directory itself has none.
+
+    Otherwise, also if there are no such subdirectories, return the directory itself.
+    """
     inside = sorted(path.parent for path in folder.glob(f"[!.]*/{CONFIG}"))
     return inside if inside and not (folder / CONFIG).exists() else [folder]
 
@@ -37,10 +40,10 @@ def is_training(folder: Path) -> bool:
 
 
 def clear_run_dir(folder: Path, force: bool = False) -> None:
-    """Remove old trainings from a directory, or raise InputError.
+    """Remove old trainings, and then the directory itself; raise InputError if it holds something to keep.
 
-    Trainings without results, e.g. killed in their first epochs, are removed; others only with `force`, and none while
-    a process trains there. Other files are never removed.
+    Trainings without results, e.g. killed in their first epochs, are removed; those with weights or checkpoints only
+    with `force`, and none while a process trains there. Other files are never removed: they raise the error.
     """
     check_writable(folder)
     # Remove an empty directory.
@@ -65,7 +68,10 @@ def clear_run_dir(folder: Path, force: bool = False) -> None:
 
 
 def remove_empty_trainings(folder: Path) -> None:
-    """Remove the trainings of a failed command if none of them has results."""
+    """Remove the trainings of a failed command, if none of them has results; otherwise remove nothing.
+
+    Errors, for example because a process trains there, are ignored.
+    """
     trainings = find_trainings(folder) if folder.is_dir() else []
     if trainings and all(map(is_training, trainings)) and not any(map(has_results, trainings)):
         with contextlib.suppress(InputError, OSError):  # harmless: the next attempt replaces the files
@@ -84,11 +90,12 @@ def _remove(folder: Path, trainings: list[Path]) -> None:
 
 
 def _has_foreign_files(folder: Path) -> bool:
-    """Return whether the directory holds files that no training writes."""
+    """Return whether the directory holds visible files that no training writes."""
     return any(
         not any(fnmatch(path.name, pattern) for pattern in (CONFIG, *OUTPUT_PATTERNS)) for path in _list_visible(folder)
     )
 
 
 def _list_visible(folder: Path) -> set[Path]:
+    """Return the entries of a directory whose names do not start with a dot."""
     return {path for path in folder.iterdir() if not path.name.startswith(".")}

@@ -26,22 +26,22 @@ class Results:
         self.config = config
 
     def write(self, network: nn.Module, tables: Tables) -> Path:
-        """Write the weights and the checksums of the tables, which must already be on disk."""
+        """Write the weights atomically, with run key, versions and the checksums of the tables; return their path."""
         extra = {"command": self.config.command, **self.config.run_key, "versions": collect_versions("torch")}
         # Store the versions at the end, and those at the start if they differ, as the result may depend on both.
         if self.config.initial_versions != collect_versions("torch"):
             extra["begun_with"] = dict(self.config.initial_versions)
         return write_weights(network, self.weights, {**extra, "tables": tables.checksums})
 
-    def epochs(self) -> int:
-        """Return the number of epochs that the weights were trained for, or 0 if there are none.
+    def read_epochs(self) -> int:
+        """Read the number of epochs that the weights file was trained for, or 0 if there is no file.
 
         Raises:
             InputError: if the weights are damaged or belong to another training.
         """
         if not self.weights.exists():
             return 0
-        metadata = dict(self._metadata())
+        metadata = dict(self._read_metadata())
         run_key = self.config.run_key
         try:
             epochs = int(metadata["recipe"]["epochs"])
@@ -57,8 +57,8 @@ class Results:
         return epochs
 
     def find_damaged_tables(self) -> list[Path]:
-        """Return the tables that are missing or changed since the weights were written."""
-        checksums = dict(self._metadata().get("tables", {}))
+        """Return the tables that are missing or changed since the weights, which must exist, were written."""
+        checksums = dict(self._read_metadata().get("tables", {}))
         paths = {name: self.folder / name for name in COLUMNS}
         return [
             path
@@ -66,6 +66,7 @@ class Results:
             if not path.is_file() or compute_file_checksum(path) != checksums.get(name)
         ]
 
-    def _metadata(self) -> dict[str, Any]:
+    def _read_metadata(self) -> dict[str, Any]:
+        """Return the metadata of the weights file; raise InputError if the file is missing or damaged."""
         read_weights(self.weights)  # only to check that the weights are valid
         return read_tensors(self.weights, FORMAT)[1]

@@ -55,7 +55,9 @@ class TrainingRun:
 
     @classmethod
     def create(cls, folder: Path, recipe: DAgger, weights: Path | None = None, force: bool = False) -> TrainingRun:
-        """Create the run directory of a new training.
+        """Create the run directory of a new training atomically, with its config and a copy of the initial weights.
+
+        Raise InputError if `folder` holds anything else, or if the recipe is not of the network in the weights file.
 
         Args:
             folder: the run directory; it must not exist, or hold a training without results.
@@ -94,7 +96,10 @@ class TrainingRun:
         return self._checkpoints.paths
 
     def check_epochs(self, epochs: int) -> None:
-        """Raise InputError if completed epochs or the schedule do not allow this number of epochs."""
+        """Raise InputError if the training cannot have this number of epochs.
+
+        It must be at least the number of completed epochs, and unchanged if the schedule decays.
+        """
         check_count("epochs", epochs)
         if epochs != self.recipe.epochs and not self.recipe.is_extendable:
             raise InputError(
@@ -106,7 +111,11 @@ class TrainingRun:
             raise InputError(f"epochs must be at least {done}, the epochs completed in {self.folder}; got {epochs}")
 
     def extend_epochs(self, epochs: int) -> None:
-        """Change the number of epochs, to at least the completed ones; `train` then trains the remaining ones."""
+        """Change the number of epochs in config.json; `train` then trains the remaining ones.
+
+        It may also shrink, down to the completed epochs; see `check_epochs`. Raise InputError while a process trains
+        there.
+        """
         if epochs == self.recipe.epochs:
             return
         # Hold the lock, so that no process trains with the old number meanwhile.
@@ -123,7 +132,9 @@ class TrainingRun:
         wait: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> Path:
-        """Train to the end, from the newest checkpoint if any, and return the path of the weights.
+        """Train to the end, from the newest checkpoint if any, on one thread; return the path of the weights.
+
+        A finished and intact training is left unchanged.
 
         Args:
             on_epoch: called with the report of every epoch.
@@ -182,13 +193,17 @@ class TrainingRun:
     def _epochs_trained(self) -> int:
         """Number of epochs that the weights were trained for; 0 if they are missing or damaged."""
         try:
-            return self._results.epochs()
+            return self._results.read_epochs()
         except InputError:
             return 0
 
     @contextmanager
     def _lock_run_dir(self, wait: bool) -> Iterator[None]:
-        """Hold the lock of the run directory; raise InputError if it was removed or holds another training."""
+        """Hold the lock of the run directory inside the block, and first remove temporary files of killed processes.
+
+        Raise InputError if the directory was removed, has another config now, or, unless `wait`, is locked by another
+        process.
+        """
         if not self.folder.is_dir():
             raise InputError(f"{self.folder} was removed")
         with lock_dir(self.folder, wait):
@@ -201,12 +216,15 @@ class TrainingRun:
             yield
 
     def _needs_training(self, notice: Notice) -> bool:
-        """Return whether epochs or results are missing; report damaged results, which count as missing."""
+        """Return whether epochs or results are missing; damaged results count as missing, with a notice.
+
+        If only tables are damaged and there is no checkpoint to restore them, send a notice and return False.
+        """
         if not self.weights.exists():
             return True
         restart = "" if self.checkpoints else "; there is no checkpoint, so the training restarts"
         try:
-            if self._results.epochs() != self.recipe.epochs:  # it was extended
+            if self._results.read_epochs() != self.recipe.epochs:  # it was extended
                 if restart:
                     notice(restart.removeprefix("; "))
                 return True
@@ -222,7 +240,10 @@ class TrainingRun:
         return bool(damaged)
 
     def _load_initial_network(self) -> nn.Module | None:
-        """Return the network with the initial weights, or None if the training starts with new ones."""
+        """Return the network with the initial weights, or None if the training starts with new ones.
+
+        Raise DamagedError if the copy of the weights is missing or damaged.
+        """
         initial_weights, path = self.config.initial_weights, self.folder / INITIAL_WEIGHTS
         if initial_weights is None:
             return None
@@ -268,7 +289,10 @@ class TrainingRun:
             yield log
 
     def _finish(self, trainer: Trainer, tables: Tables) -> Path:
-        """Write the tables and then the weights, which mark the training as finished."""
+        """Write the tables and then the weights, which mark the training as finished; return the path of the weights.
+
+        Validate first if the table has no validation of the last epoch.
+        """
         if not tables.has_validation(trainer.epoch):  # the number of epochs was reduced
             tables.add_validation(trainer.epoch, trainer.run_validation())
         tables.write()
@@ -278,7 +302,7 @@ class TrainingRun:
 
 @contextmanager
 def _report_memory_errors() -> Iterator[None]:
-    """Convert out-of-memory errors to InputError; torch raises a plain RuntimeError for them."""
+    """Inside the block, convert MemoryError, and RuntimeError of torch's allocator, to InputError."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -288,4 +312,5 @@ def _report_memory_errors() -> Iterator[None]:
 
 
 def _compute_medians(prefix: str, validation: Validation) -> dict[str, float]:
+    """Return the medians over flocks of IVV and IMAN (see `Validation`) by their TensorBoard names."""
     return {f"{prefix}/IVV": float(np.median(validation.ivv)), f"{prefix}/IMAN": float(np.median(validation.iman))}

@@ -65,7 +65,10 @@ class TrainingScenario:
         return {name: value for name, value in options.items() if isinstance(value, Range)}
 
     def check(self, flocks: int) -> None:
-        """Raise InputError if an option, or a combination of range ends, is invalid."""
+        """Raise InputError if an option, or a combination of range ends, is invalid.
+
+        Every combination is built with this number of flocks; no flock is drawn.
+        """
         if self.ranges and (own := {"flocks", "seed"} & self.own_options.keys()):
             raise InputError(f"a scenario with ranges uses the recipe's {min(own)}: omit it from {self.name!r}")
         # If all corners of the ranges are valid, so is everything between them.
@@ -73,11 +76,14 @@ class TrainingScenario:
             self._make_scenario(dict(zip(self.ranges, corner, strict=True)).__getitem__, flocks, 0, "train")
 
     def middle(self, flocks: int, seed: int, split: str) -> Scenario:
-        """Return the scenario with the middle of every range, for a number of flocks of a split."""
+        """Return the scenario with the middle of every range, with `flocks` flocks of a split; none is drawn yet."""
         return self._make_scenario(lambda name: self.ranges[name].middle, flocks, seed, split)
 
     def draw(self, flocks: int, seed: int, split: str) -> list[Start]:
-        """Draw initial flocks of a split; each draws its numbers from the ranges, if any."""
+        """Draw the initial flocks of a split, each as a batch of one.
+
+        With ranges, each flock draws its own numbers and has its own scenario; without, all share one.
+        """
         if not self.ranges:
             scenario = self.middle(flocks, seed, split)
             batch = scenario.draw()
@@ -85,6 +91,8 @@ class TrainingScenario:
         return [self._draw_one(b, seed, split) for b in range(flocks)]
 
     def _draw_one(self, b: int, seed: int, split: str) -> Start:
+        """Draw flock b of a split, with a number from every range; the result depends only on seed, split and b."""
+
         # One stream per range, so that a range does not change the numbers of the others.
         def draw_number(name: str) -> float:
             return self.ranges[name].draw(make_rng(seed, "start", split, name, b))
@@ -95,7 +103,7 @@ class TrainingScenario:
         return Start(scenario, scenario.draw())
 
     def _make_scenario(self, choose: Callable[[str], float], flocks: int, seed: int, split: str) -> Scenario:
-        """Return the scenario with `choose(name)` as the number of each range."""
+        """Return the scenario with `choose(name)` as the number of each range; other options are unchanged."""
         defaults, own_options = (
             {name: choose(name) if name in self.ranges else value for name, value in options.items()}
             for options in (self.defaults, self.own_options)
@@ -116,7 +124,10 @@ def parse_training_scenarios(text: str, defaults: Mapping[str, Any]) -> tuple[Tr
 
 
 def _parse_shares(text: str) -> list[tuple[float, str]]:
-    """Return shares and scenario texts; a single scenario has share 1."""
+    """Return shares, as written, and scenario texts; a single scenario without a share has share 1.
+
+    Raise InputError if the text is malformed or a share is not positive.
+    """
     message = f"scenario must be a scenario, or several with their shares such as {MIX_EXAMPLE}; got {text!r:.80}"
     if not re.match(rf"\s*{NUMBER_PATTERN}\s*\*", text):
         head = text.partition(":")[0]
@@ -148,7 +159,11 @@ def _make_training_scenario(share: float, text: str, defaults: Mapping[str, Any]
 
 
 def _get_distributions(name: str) -> dict[str, Distribution]:
-    """Return the distribution of ranges for each numeric option of a scenario."""
+    """Return the distribution of ranges for each numeric option of a scenario: "uniform_integer" or "uniform".
+
+    Options are numeric if their annotation starts with int or float; fields of `RandomDisk` count if the scenario has
+    one.
+    """
     own = {field.name: field.type for field in fields(scenario_class(name)) if field.init}
     disk = {field.name: field.type for field in fields(RandomDisk)} if "disk" in own else {}
     # Annotations of custom classes may be types instead of texts.
@@ -167,7 +182,10 @@ def _parse_number(name: str, value: Any, distribution: Distribution) -> Any:
 
 
 def split_by_shares(count: int, shares: Sequence[float]) -> list[int]:
-    """Split a count by shares, rounding by the largest remainder method."""
+    """Split a count into whole numbers by shares, which sum to 1, with the largest remainder method.
+
+    The result sums to `count`; of equal remainders the first is rounded up.
+    """
     exact = np.asarray(shares) * count
     parts = np.floor(exact).astype(int)
     for index in np.argsort(parts - exact, kind="stable")[: count - parts.sum()]:

@@ -51,7 +51,7 @@ class Tables:
         return {name: compute_checksum(text.encode()) for name, text in self.contents.items()}
 
     def add_expert_validation(self, expert: Validation) -> None:
-        """Add the rows of the expert's validation, which come first, as epoch 0."""
+        """Add one row per flock of the expert's validation, as epoch 0; call it before all other additions."""
         self._add_validation_rows(0, self.recipe.expert, expert)
 
     @property
@@ -77,14 +77,14 @@ class Tables:
         return changed
 
     def write(self) -> None:
-        """Write both files from the rows in memory."""
+        """Write both files atomically from the rows in memory."""
         for name, text in self.contents.items():
             with atomic_write(self.folder / name) as scratch:
                 scratch.write_bytes(text.encode())
 
     @contextmanager
     def open_files(self) -> Iterator[None]:
-        """Write both files, and inside the block append every new row immediately."""
+        """Write both files atomically; inside the block, every added row is also appended to its file and flushed."""
         self.write()
         with (
             (self.folder / METRICS).open("a", encoding="utf-8", newline="") as metrics,
@@ -97,13 +97,13 @@ class Tables:
                 self._files = {}
 
     def add(self, report: EpochReport) -> None:
-        """Add the rows of an epoch."""
+        """Add the row of an epoch, and the rows of its validation, if any; on disk only inside `open_files`."""
         self._append(METRICS, [(report.epoch, report.loss, report.expert_share)])
         if report.validation is not None:
             self.add_validation(report.epoch, report.validation)
 
     def add_validation(self, epoch: int, validation: Validation) -> None:
-        """Add the rows of a validation of the network."""
+        """Add one row per flock of a validation of the network."""
         self._add_validation_rows(epoch, self.recipe.controller, validation)
 
     def has_validation(self, epoch: int) -> bool:
@@ -139,7 +139,7 @@ def read_reports(folder: Path) -> tuple[tuple[EpochReport, ...], Validation]:
 
 
 def _parse_validations(lines: list[str]) -> dict[int, Validation]:
-    """Return the validations in the rows of the table by epoch; epoch 0 is the expert's."""
+    """Return the validations in rows of validation.csv, without its header, by epoch; epoch 0 is the expert's."""
     from equiflock.learning.validation import Validation
 
     # Numbers are written in their shortest exact form, so parsing restores the same bits.
@@ -154,6 +154,7 @@ def _format_row(row: tuple[Any, ...]) -> str:
 
 
 def _parse_epoch(line: str) -> int:
+    """Return the first column of a row; -1 for the header."""
     # The header, whose first column is not a number, has epoch -1.
     first = line.split(",")[0]
     return int(first) if first.isdecimal() else -1

@@ -53,12 +53,16 @@ class Validator:
         self.world = recipe.worlds.middle()
 
     def __call__(self, controller: Controller, ideal_radio: bool = False) -> Validation:
-        """Validate a controller. The expert is validated with an ideal radio, which it also has during the training."""
+        """Fly all validation flocks under a controller; return its IVV and IMAN per flock.
+
+        `ideal_radio` replaces the recipe's radio. It is for the expert, which has an ideal radio during the training as
+        well.
+        """
         integrals = [self._run_scenario(start, controller, ideal_radio) for start in self.starts]
         return Validation(*(np.concatenate(parts) for parts in zip(*integrals, strict=True)))
 
     def _run_scenario(self, start: Start, controller: Controller, ideal_radio: bool) -> tuple[Integral, Integral]:
-        """Return IVV and IMAN of the flocks of one scenario."""
+        """Fly the flocks of one scenario; return IVV and IMAN per flock, integrals over the recipe's duration."""
         run = simulate(
             start.flock,
             controller,

@@ -44,7 +44,7 @@ class WeightAverage:
 
     @contextmanager
     def swap_into(self, network: nn.Module) -> Iterator[None]:
-        """Temporarily load the averaged weights into a network."""
+        """Inside the block, load the averaged weights into a network; restore its own afterwards."""
         current = copy_state_dict(network)
         self.copy_into(network)
         try:

@@ -47,8 +47,11 @@ class Setting:
     """Its value for an ideal part."""
 
 
-def _settings(part: Part, renamed: Mapping[str, str]) -> dict[str, Setting]:
-    """Return the settings of a part by their names in a recipe."""
+def _build_settings(part: Part, renamed: Mapping[str, str]) -> dict[str, Setting]:
+    """Return the settings of a radio or body by their names in a recipe, without the seed.
+
+    `renamed` maps names of fields to names in a recipe where the two differ.
+    """
     settings = {}
     for field in fields(part):
         # Counts are integers. Limits, which are None by default, may range from 1 to 1000; a uniform distribution would
@@ -62,13 +65,15 @@ def _settings(part: Part, renamed: Mapping[str, str]) -> dict[str, Setting]:
     return settings
 
 
-SETTINGS = _settings(Radio, {}) | _settings(DoubleIntegrator, {"max_speed": "top_speed"})
+SETTINGS = _build_settings(Radio, {}) | _build_settings(DoubleIntegrator, {"max_speed": "top_speed"})
 """All settings of radio and body. In a recipe, max_speed is that of the initial velocities, as in `RandomDisk`, so that
 of the body is top_speed."""
 
 
 def parse_setting(name: str, value: Any) -> Any:
     """Return the value of a setting as a recipe stores it: a number, None or the text of a range.
+
+    Texts of one number, and of ranges with equal ends, become numbers.
 
     Raises:
         InputError: if radio or body reject the value, or an end of the range.
@@ -104,7 +109,7 @@ class Worlds:
         }
 
     def check(self) -> None:
-        """Raise InputError if a combination of values is invalid, e.g. short bursts with a high packet loss."""
+        """Raise InputError if a combination of range ends is invalid, e.g. short bursts with a high packet loss."""
         # If all corners of the ranges are valid, so is everything between them.
         parts: tuple[Part, ...] = Radio, DoubleIntegrator
         for part in parts:

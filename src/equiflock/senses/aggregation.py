@@ -62,6 +62,10 @@ class ObservationBuffers(NamedTuple):
 def observe(flock: Flock, senses: Senses, *, comm_radius: float | None = None) -> Observations:
     """Return the observations (B, N, K, C, D) of a flock without a past: z^1 at hop index 0, zeros beyond.
 
+    Agents that receive nothing (leaders, obstacle agents, stopped and drifting agents) observe zeros. Coincident agents
+    are neighbours: v_ij counts in full, features of r_ij are exactly zero (weights use max(|r_ij|, 1e-8) in place of
+    |r_ij|).
+
     Args:
         flock: the agents now.
         senses: the channels, hops and topology, such as `paper_senses(aggregation="mean", hops=3)`.
@@ -144,7 +148,8 @@ class DelayedAggregation:
     def set_senses(self, senses: Senses) -> None:
         """Change the senses from the next step on; a fixed topology is that of the first step with it.
 
-        Observations and messages in transit are kept if hop count, channel count and units are unchanged.
+        Observations and messages in transit are kept if hop count, channel count and units are unchanged. Raise
+        InputError if the senses require an ideal radio and messages may be lost, late or inexact.
         """
         keep_state = senses.has_same_memory(self.senses)
         self.radio_state.set_senses(senses.requires_ideal_radio, keep_state)
@@ -159,7 +164,9 @@ class DelayedAggregation:
         flying: Bool[np.ndarray, " B"] | None = None,
         agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> Observations:
-        """Advance by one time step and return Z(t), (B, N, K, C, D).
+        """Advance by one time step and return Z(t), (B, N, K, C, D), in memory that the step after the next overwrites.
+
+        Raise NumericRangeError if a position, a velocity or a sum is too large.
 
         Args:
             flock: the agents now.
@@ -191,9 +198,12 @@ class DelayedAggregation:
         agent_ids: Array | None,
         radio_args: RadioArgs | None = None,
     ) -> None:
-        """Fill in `observations` of the active flocks; hops 2 .. K are means of `previous` over neighbours."""
+        """Fill in `observations` of the active flocks; hops 2 .. K are means of `previous` over neighbours.
+
+        With `radio_args`, flock and `previous` are as they were sent. Raise NumericRangeError if a value is too large.
+        """
         _, N, D = flock.shape
-        kernel_args = self.kernel_args(flock)
+        kernel_args = self.make_kernel_args(flock)
         if self.senses.topology == "fixed":
             fine = aggregate_fixed_graph(
                 flock, active, previous, observations, self._get_fixed_graph(flock), kernel_args, radio_args
@@ -222,7 +232,11 @@ class DelayedAggregation:
         observations: Array,
         agent_ids: Array | None,
     ) -> None:
-        """Fill in `observations` of the active flocks from the messages that the radio delivers now."""
+        """Store the messages of this step, and fill in `observations` of the active flocks from those that arrive now.
+
+        All observations are zero while no message can have arrived yet. Raise NumericRangeError if a value is too
+        large.
+        """
         message_buffer.begin_step(flock, previous, None if flock.all_working else flock.muted)
         flock = self._with_effective_roles(flock)
         # A fixed topology is that of the first step, even if its messages arrive later.
@@ -232,22 +246,25 @@ class DelayedAggregation:
             observations[:] = 0.0
         elif message_buffer.mixes_send_steps:
             if not message_buffer.aggregate_delayed_messages(
-                flock, active, self.kernel_args(flock), graph, observations, agent_ids, self.senses.time_scale
+                flock, active, self.make_kernel_args(flock), graph, observations, agent_ids, self.senses.time_scale
             ):
                 raise self._make_off_scale_error(flock)
         else:
-            sent_flock, sent_observations = message_buffer.sent_state(flock, previous)
+            sent_flock, sent_observations = message_buffer.get_sent_state(flock, previous)
             self._fill_observations(
                 sent_flock,
                 active,
                 sent_observations,
                 observations,
                 agent_ids,
-                message_buffer.radio_args(flock, self.senses.time_scale),
+                message_buffer.make_radio_args(flock, self.senses.time_scale),
             )
 
     def _with_effective_roles(self, flock: Flock) -> Flock:
-        """Return the flock with the senses' R, and stopped and drifting agents as leaders, which receive nothing."""
+        """Return a view of the flock with R of the senses, and stopped and drifting agents as leaders.
+
+        Leaders receive nothing.
+        """
         positions, velocities, roles, *rest = flock.arrays
         roles = roles if flock.all_working else flock.effective_roles
         return Flock.view(positions, velocities, roles, *rest, comm_radius=self._get_radius(flock))
@@ -268,7 +285,8 @@ class DelayedAggregation:
     def swap_buffers(self, flock: Flock) -> ObservationBuffers:
         """Advance by one time step: return Z(t - dt), and the memory for Z(t), which the caller fills in.
 
-        `observe` begins with it; so do callers that compute Z(t) without `observe`. A second call undoes it.
+        `observe` begins with it; so do callers that compute Z(t) without `observe`. A second call undoes it. The first
+        call allocates zeros; raise InputError if the shape of the flock has changed since.
         """
         # At the first step there is no past: zeros. Afterwards only `replace` changes the flock's size.
         B, N, _ = shape = check_flock(flock).shape
@@ -290,7 +308,7 @@ class DelayedAggregation:
         self._observations, self._previous_observations = self._previous_observations, self._observations
         return ObservationBuffers(self._previous_observations.reshape(B, N, -1), self._observations.reshape(B, N, -1))
 
-    def kernel_args(self, flock: Flock) -> KernelArgs:
+    def make_kernel_args(self, flock: Flock) -> KernelArgs:
         """Return what the kernels need besides the state and the radio; call it after `swap_buffers`."""
         assert self._channel_spec is not None
         return KernelArgs(self._obstacle_rule, self._get_radius(flock), self._channel_spec)
@@ -312,7 +330,10 @@ class DelayedAggregation:
         return flock.comm_radius if self.comm_radius is None else self.comm_radius / self.senses.length_scale
 
     def compute_message_graph(self, flock: Flock, agent_ids: Int64[np.ndarray, " N"] | None = None) -> Graph:
-        """Return the graph of the messages used by `observe` with these arguments, before the obstacle rule."""
+        """Return the graph of the messages that the last `observe`, with the same arguments, used.
+
+        It contains all obstacle agents in reach: the obstacle rule, which may keep only the nearest, is not applied.
+        """
         flock = self.senses.scale_flock(flock)
         if (message_buffer := self.radio_state.message_buffer) is not None:
             return message_buffer.compute_message_graph(self._with_effective_roles(flock), self.fixed_graph, agent_ids)
@@ -324,7 +345,7 @@ class DelayedAggregation:
         return None if self._large_aggregator is None else self._large_aggregator.order
 
     def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
-        """Reorder the agents: the new agent s is the old agent order[s]."""
+        """Reorder observations and messages: the new agent s is the old agent order[s]."""
         if self._observations is not None and self._previous_observations is not None:
             self._observations, self._previous_observations = (
                 self._observations[:, order],
@@ -335,7 +356,11 @@ class DelayedAggregation:
             self.radio_state.message_buffer.renumber(order)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
-        """Continue with another flock, whose first agents are the kept ones; their histories are kept."""
+        """Continue with another flock, whose first agents are those in the mask `keep` (N,) of present agents.
+
+        Kept agents keep observations, messages and, in a fixed topology, the links among them. New agents start with
+        zero observations, no messages and no links.
+        """
         kept = int(keep.sum())
         N = flock.shape[1]
         # New agents have no past: zeros.
@@ -353,7 +378,7 @@ class DelayedAggregation:
         self._large_aggregator = None
 
     def _get_fixed_graph(self, flock: Flock) -> Graph:
-        """Return the graph that a fixed topology keeps, that of this flock if it is the first."""
+        """Return the graph that a fixed topology keeps; the first call computes it from this flock and stores it."""
         if self.fixed_graph is None:
             self.fixed_graph = radius_graph(flock, self._get_radius(flock))
         return self.fixed_graph

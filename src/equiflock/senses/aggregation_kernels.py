@@ -106,7 +106,7 @@ def _aggregate_batch(
     """Write the observations of a batch of agents, whose records begin with `first`, from their neighbour lists.
 
     Returns:
-        False if a sum is not finite or too large.
+        False if a sum of a declared channel is not finite or too large; the paper's channels are not checked here.
     """
     is_mean, paper_channel_count, axes = channel_spec.is_mean, channel_spec.paper_channel_count, channel_spec.axes
     # A faster kernel sums the paper's channels and the older hops; declared channels may follow.
@@ -153,7 +153,10 @@ def aggregate_received(
     features: FeatureBuffers,
     radio_args: RadioArgs,
 ) -> bool:
-    """Do what `_aggregate_batch` does for messages as the radio delivers them; lists have no lost messages any more."""
+    """Do what `_aggregate_batch` does, with r_ij and v_ij as the radio delivers them.
+
+    The caller has already removed lost messages from the lists. Return False if a sum is not finite or too large.
+    """
     order, measuring = numbering.order, radio_args.measuring
     if not measuring.is_measured:
         return _aggregate_batch(
@@ -219,7 +222,9 @@ def aggregate_cells(
     first: Index,
     last: Index,
 ) -> bool:
-    """Write the observations (N, K * C * D) of the agents in buckets first .. last of one flock.
+    """Write the observations (N, K * C * D) of the agents in buckets first .. last - 1 of one flock.
+
+    Leaders and obstacle agents observe zeros. `flock_radio` is None for an ideal radio.
 
     Returns:
         False if a sum is not finite or too large.
@@ -255,6 +260,7 @@ def _aggregate_cells(
     last: Index,
     buffers: BatchBuffers,
 ) -> bool:
+    """Do what `aggregate_cells` does, in the given buffers."""
     order, starts, shape, agent_ids = cells
     listing, rule_result, features = buffers
     record_positions, roles, lists, numbering = (
@@ -340,9 +346,10 @@ def aggregate_flocks(
     active: Array,
     radio_args: RadioArgs | None,
 ) -> bool:
-    """Write the observations of all agents of the active flocks.
+    """Write the observations (B, N, K * C * D) of all agents of the active flocks; other flocks are left unchanged.
 
-    State and `previous` are those of the step at which the messages were sent.
+    State and `previous` are those of the step at which the messages were sent. Leaders and obstacle agents observe
+    zeros.
 
     Returns:
         False if a flock or a sum is out of range.
@@ -425,7 +432,8 @@ def aggregate_listed(
 ) -> bool:
     """Write the observations of all agents of the active flocks, whose neighbours are the listed senders.
 
-    Agent i of flock b receives from senders[begins[b N + i] : begins[b N + i + 1]], at any distance.
+    Agent i of flock b receives from senders[begins[b N + i] : begins[b N + i + 1]], at any distance, if it is a
+    follower; other agents observe zeros.
 
     Returns:
         False if a flock or a sum is out of range.

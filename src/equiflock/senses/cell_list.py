@@ -6,7 +6,7 @@ and the distance tells agents of far cells that share a bucket apart. Neighbours
 which does not depend on agents out of reach.
 
 In cell order, `order[s]` is the s-th agent of a flock, `sorted_positions[s]` its position padded to three coordinates,
-and bucket c holds s = starts[c] .. starts[c + 1]. A kernel visits neighbours like this:
+and bucket c holds the s in range(starts[c], starts[c + 1]). A kernel visits neighbours like this:
 
     for c in range(buckets):
         count = list_nearby_runs(c, shape, starts, runs)
@@ -132,7 +132,7 @@ def make_flock_buffers(N: Index) -> FlockBuffers:
 def sort_flock(positions: Array, comm_radius: float, buffers: FlockBuffers) -> TorusShape:
     """Sort one flock, positions (N, D), into cells, copy its positions in cell order, and return the torus's shape.
 
-    The shape is (0, 0, 0) if a position is not finite or too far away.
+    The shape is (0, 0, 0) if a position is not finite or more than `MAX_CELL_INDEX` R from the origin.
     """
     cells = buffers.cells
     shape = sort_into_cells(positions, comm_radius, cells.order, cells.starts, cells.buckets)
@@ -159,8 +159,8 @@ def _compute_extent(positions: Vectors) -> Extent:
 def sort_into_cells(positions: Vectors, comm_radius: float, order: Array, starts: Array, buckets: Array) -> TorusShape:
     """Sort one flock, positions (N, D), into cells by a counting sort, and return the torus's shape.
 
-    The shape is (0, 0, 0) if a position is not finite or too far away. Within a cell, agents stay in the
-    order of their indices.
+    Write `order`, `starts` and `buckets`, the arrays of a `CellList`. The shape is (0, 0, 0) if a position is not
+    finite or more than `MAX_CELL_INDEX` R from the origin. Within a bucket, agents stay in the order of their indices.
     """
     # The box of cells that the flock fills: from the cells of its least coordinates to those of its largest.
     N, D = positions.shape
@@ -213,7 +213,7 @@ def sort_into_cells(positions: Vectors, comm_radius: float, order: Array, starts
 
 @kernel
 def sort_by_agent_id(order: Array, starts: Array, agent_ids: Array, first: Index, last: Index) -> None:
-    """Sort the agents within each of the buckets first .. last by their ids."""
+    """Sort `order` in place by agent ids within each of the buckets first .. last - 1."""
     # Insertion sort: agents are nearly in order, for which it takes linear time.
     for c in range(first, last):
         highest = np.int64(-1)
@@ -232,7 +232,7 @@ def sort_by_agent_id(order: Array, starts: Array, agent_ids: Array, first: Index
 
 @kernel
 def copy_to_cell_order(vectors: Array, order: Array, padded: Array, first: Index, last: Index) -> None:
-    """Copy vectors (N, D) of one flock into cell order, padded to three coordinates by zero, for s = first .. last."""
+    """Write padded[s] = vectors[order[s]] for s in range(first, last), with z = 0 for D = 2."""
     D = vectors.shape[1]
     for s in range(np.uintp(first), np.uintp(last)):
         i = order[s]
@@ -251,7 +251,7 @@ def wrap_index(cell: Index, cells: Index) -> Index:
 def list_nearby_runs(c: Index, shape: TorusShape, starts: Array, runs: Array) -> Index:
     """List in runs (27, 2) the runs of agents in and around bucket c, in the order of their cells; return their number.
 
-    The number is 0 if bucket c is empty.
+    A run is a half-open range of indices in cell order. The number is 0 if bucket c is empty.
     """
     if starts[c] == starts[c + 1]:
         return np.uintp(0)
@@ -277,7 +277,10 @@ def list_nearby_runs(c: Index, shape: TorusShape, starts: Array, runs: Array) ->
 def select_neighbours(
     s: Index, sorted_positions: Array, radius_squared: float, runs: Array, count: Index, neighbours: Array, D: Index = 3
 ) -> Index:
-    """List in `neighbours` the agents within R of agent s among the first `count` runs, and return their number."""
+    """List in `neighbours` the agents within R of agent s among the first `count` runs, and return their number.
+
+    Agents are indices in cell order; s itself is left out. With D = 2, z is ignored.
+    """
     # |r_ij|^2 <= R^2 for every j in the cells around.
     x, y, z = sorted_positions[s, 0], sorted_positions[s, 1], sorted_positions[s, 2]
     degree = np.uintp(0)

@@ -38,7 +38,7 @@ class FeatureBuffers(NamedTuple):
     """Memory of one thread for the features of a batch, a column per entry of its lists."""
 
     vectors: Array
-    """(2 D, entries) float64: r_ij in rows 0 .. D, v_ij in rows D .. 2 D."""
+    """(2 D, entries) float64: r_ij in rows 0 .. D - 1, v_ij in rows D .. 2 D - 1."""
     squares: Array
     """(entries,) float64: max(|r_ij|, MIN_DISTANCE)^2."""
     inners: Array
@@ -65,6 +65,11 @@ def _compute_relative_nd(
     rule_result: RuleResult,
     vectors: Array,
 ) -> None:
+    """Write r_ij and v_ij of all entries of a batch into vectors (2 D, entries).
+
+    With the orbit technique, v_ij of the nearest obstacle agent is the virtual one, and that of other obstacle agents
+    0.
+    """
     record_positions, record_velocities = records.positions, records.velocities
     senders, ends = lists.senders, lists.ends
     virtual_velocities, nearest, obstacle_counts = rule_result
@@ -86,7 +91,7 @@ def _compute_relative_nd(
 
 @inline_kernel
 def _compute_products_nd(D: Index, entries: Index, features: FeatureBuffers) -> None:
-    """Compute |r_ij|^2 and <r_ij, v_ij> of all entries, the arguments of weights."""
+    """Write |r_ij|^2, at least MIN_DISTANCE^2, and <r_ij, v_ij> of the first `entries` entries."""
     vectors, squares, inners = features.vectors, features.squares, features.inners
     for e in range(entries):
         square, inner = 0.0, 0.0
@@ -109,6 +114,11 @@ def _sum_channel_nd(
     features: FeatureBuffers,
     observations: Array,
 ) -> bool:
+    """Write channel c of hop 1, described by a row of the channel table, for a batch of agents.
+
+    Neighbours that the `among` of the channel excludes count neither in the sum nor in the mean. Return False if a sum
+    is not finite or above LARGEST_SUM.
+    """
     senders, ends = lists.senders, lists.ends
     vectors, squares, inners, weights = features
     # The weights of all entries, and the first row k of the vectors that they multiply.
@@ -170,7 +180,10 @@ def _convert_aggregation(
     ends: Array,
     observations: Array,
 ) -> bool:
-    """Compute channel c, a mean if `to_mean`, from channel b of the same feature: the sum is the mean times |N_i|."""
+    """Compute channel c, a mean if `to_mean`, from channel b of the same feature: the sum is the mean times |N_i|.
+
+    Return False if a result is not finite or above LARGEST_SUM.
+    """
     begin, fine = np.uintp(0), True
     for a in range(agents):
         i, degree = order[first + a], float(max(ends[a] - begin, np.uintp(1)))
@@ -200,6 +213,7 @@ def _sum_channels_nd(
     features: FeatureBuffers,
     is_measured: bool,
 ) -> bool:
+    """Write the channels of hop 1 from `paper_channel_count` on; return False if a sum is not finite or too large."""
     roles, groups = roles_groups
     ends = lists.ends
     fine, has_products = True, False

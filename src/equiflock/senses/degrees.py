@@ -26,7 +26,9 @@ def count_neighbours(
     graph: Graph | None = None,
     nearest_only: bool = True,
 ) -> Int64[np.ndarray, "B N"]:
-    """Return |N_i| of every agent of the active flocks, (B, N), and 0 for the other flocks. Memory is O(N).
+    """Return |N_i| of the followers of the active flocks, (B, N); 0 for all other agents and flocks. Memory is O(N).
+
+    Conditions of agents are ignored. Raise NumericRangeError if a position is out of range.
 
     Args:
         flock: the agents now.
@@ -51,7 +53,7 @@ def count_neighbours(
 def _count_within_radius(
     positions: Vectors, roles: Roles, comm_radius: float, nearest_only: bool, degrees: Array, active: Array
 ) -> bool:
-    """Count the neighbours within R in the active flocks; return False if positions are out of range."""
+    """Write degrees[b, i] of the followers of the active flocks; return False if positions are out of range."""
     # Once for all flocks of this thread.
     buffers = make_flock_buffers(positions.shape[1])
     order, starts, sorted_positions = buffers.cells.order, buffers.cells.starts, buffers.positions
@@ -78,7 +80,7 @@ def _count_within_radius(
 def _count_listed(
     roles: Roles, begins: Array, senders: Array, nearest_only: bool, degrees: Array, active: Array
 ) -> None:
-    """Count the listed senders of each agent of the active flocks."""
+    """Write degrees[b, i], the number of listed senders, of the followers of the active flocks."""
     N = np.uintp(roles.shape[1])
     for b in active:
         for i in range(N):

@@ -80,7 +80,9 @@ def sort_slot(
     slot: Index,
     active: Array,
 ) -> bool:
-    """Sort the active flocks of a step, positions and velocities (B, N, D), into cells, within cells by agent ids.
+    """Sort the active flocks of a step, positions and velocities (B, N, D), into the cells of a slot of the ring.
+
+    Within a cell, agents are sorted by ids, or by indices if `agent_ids` is empty.
 
     Returns:
         False if a flock is out of range.
@@ -107,7 +109,10 @@ def _is_delivered(
     radio_args: RadioArgs,
     window: MessageWindow,
 ) -> bool:
-    """Return whether a message of step m is usable now; `receiver_hash` is the hash of flock, step m and receiver."""
+    """Return whether a message of step m has arrived by now, was not lost, and has not expired.
+
+    `receiver_hash` is the hash of flock, step m and receiver; `flock` is the hash of seed and flock.
+    """
     threshold, has_bursts, loss_after_loss, loss_after_arrival = radio_args.loss
     delay, jitter, last_known = window
     h = hash_combine(receiver_hash, sender)
@@ -184,7 +189,10 @@ def _list_messages(
     runs: Array,
     senders: Array,
 ) -> Index:
-    """Append the records of the messages that agent i uses to `senders`, from `end` on, the newest first."""
+    """Append the records of the messages that agent i uses to `senders`, from `end` on, and return the new end.
+
+    Newest messages come first, and each sender occurs once at most.
+    """
     now, slots = radio_args.link.step, radio_args.link.slots
     delay, jitter, last_known = window
     orders, starts, buckets, shapes = cells
@@ -243,7 +251,9 @@ def aggregate_delayed_messages(
     first: Index,
     last: Index,
 ) -> bool:
-    """Write the observations of agents first .. last of the active flocks.
+    """Write the observations of agents first .. last - 1 of each active flock.
+
+    Leaders and obstacle agents observe zeros.
 
     Args:
         history: the messages of S slots.

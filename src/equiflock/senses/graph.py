@@ -64,7 +64,10 @@ class Graph:
         return np.stack([receivers, senders], axis=1)
 
     def subgraph(self, keep: Bool[np.ndarray, " N"], agents: int) -> Graph:
-        """Return the graph of the kept agents, renumbered as the first of a flock of `agents`."""
+        """Return the graph of the kept agents, renumbered in their order as the first of a flock of `agents` agents.
+
+        Edges to or from other agents are dropped; the agents after the kept ones have no edges.
+        """
         # The new index of every kept agent, and each edge as (flock, receiver, sender).
         B, _ = self.shape
         position = np.cumsum(keep) - 1
@@ -85,7 +88,7 @@ class Graph:
         return Graph(starts, senders, (int(which.sum()), self.shape[1]))
 
     def renumber_agents(self, agent_ids: Int64[np.ndarray, " N"]) -> Graph:
-        """Return the graph in which agent s of every flock has the index agent_ids[s]."""
+        """Return the graph in which agent s of every flock has the index agent_ids[s], with sorted lists of senders."""
         B, N = self.shape
         flock, receiver = np.divmod(np.repeat(np.arange(B * N), self.degrees.ravel()), N)
         rows, senders = flock * N + agent_ids[receiver], agent_ids[self.senders]
@@ -125,7 +128,9 @@ class ConnectivityBuffers(NamedTuple):
 def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     """Return the exact communication graph, with no cap on neighbours.
 
-    Memory is O(N + edges). Coincident agents (|r_ij| = 0) are neighbours like any others.
+    Only followers have neighbours; stopped and drifting agents have none, and silent and stopped agents are not
+    senders. Coincident agents (|r_ij| = 0) are neighbours like any others. Lists of senders are not sorted. Memory is
+    O(N + edges). Raise NumericRangeError if a position is out of range.
 
     Args:
         flock: the agents now.
@@ -161,6 +166,9 @@ def components(flock: Flock, comm_radius: float | None = None) -> Int64[np.ndarr
 def compute_connectivity(flock: Flock, comm_radius: float | None = None, roles: Roles | None = None) -> Connectivity:
     """Return degrees and component labels without listing the edges; memory is O(N).
 
+    Degrees are 0 for all but followers, and include obstacle agents. Raise NumericRangeError if a position is out of
+    range.
+
     Args:
         flock: the agents now.
         comm_radius: R; default: that of the flock.
@@ -176,7 +184,7 @@ def compute_connectivity(flock: Flock, comm_radius: float | None = None, roles: 
 
 
 def run_over_flocks(kernel: Any, flock: Flock, *arguments: Any) -> None:
-    """Run `kernel(*arguments, first, last)` over all flocks on several threads.
+    """Call `kernel(*arguments, first, last)` for ranges of flocks first .. last - 1 that cover all, on several threads.
 
     Raises:
         NumericRangeError: a kernel returned False, as positions are out of range.
@@ -188,7 +196,7 @@ def run_over_flocks(kernel: Any, flock: Flock, *arguments: Any) -> None:
 
 @kernel
 def find_root(parent: Array, i: Index) -> Index:
-    """Return the representative of i's set in a union-find forest, in which every agent points towards it."""
+    """Return the representative of i's set in a union-find forest, and shorten the path to it in place."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]  # path halving shortens the next search
         i = parent[i]
@@ -212,7 +220,10 @@ def make_connectivity_buffers(N: Index) -> ConnectivityBuffers:
 def compute_flock_connectivity(
     positions: Array, roles: Array, comm_radius: float, degrees: Array, labels: Array, buffers: ConnectivityBuffers
 ) -> bool:
-    """Write degrees and component labels, each (N,), of one flock; return False if its positions are out of range."""
+    """Write degrees and component labels, each (N,), of one flock; return False if its positions are out of range.
+
+    Degrees are 0 for all but followers; labels are -1 for obstacle agents.
+    """
     flock_buffers, parent = buffers.flock, buffers.parents
     order, starts, sorted_positions = flock_buffers.cells.order, flock_buffers.cells.starts, flock_buffers.positions
     runs, neighbours = flock_buffers.workspace.runs, flock_buffers.workspace.neighbours
@@ -254,7 +265,7 @@ def compute_flock_connectivity(
 def _compute_flocks_connectivity(
     positions: Vectors, roles: Roles, comm_radius: float, degrees: Array, labels: Array, first: Index, last: Index
 ) -> bool:
-    """Write degrees and component labels, each (B, N), of flocks first .. last; return False if one is out of range."""
+    """Write degrees and labels, (B, N), of flocks first .. last - 1; return False if positions are out of range."""
     buffers = make_connectivity_buffers(positions.shape[1])  # once for all flocks of this thread
     for b in range(first, last):
         if not compute_flock_connectivity(positions[b], roles[b], comm_radius, degrees[b], labels[b], buffers):
@@ -266,7 +277,10 @@ def _compute_flocks_connectivity(
 def _list_neighbours(
     positions: Vectors, roles: Roles, comm_radius: float, begins: Array, senders: Array, first: Index, last: Index
 ) -> bool:
-    """Write the neighbours of each agent i of flocks b = first .. last into `senders`, from begins[b * N + i] on."""
+    """Write the neighbours of each follower i of flocks b = first .. last - 1 into senders[begins[b * N + i] :].
+
+    Positions must be in range. Return True.
+    """
     N = positions.shape[1]
     # Once for all flocks of this thread.
     buffers = make_flock_buffers(N)

@@ -28,7 +28,7 @@ def has_own_group_majority(flock: Flock, nearest: int) -> Bool[np.ndarray, "B N"
 def _compare_groups(
     positions: Array, groups: Array, comm_radius: float, nearest: Index, has_majority: Array, first: Index, last: Index
 ) -> bool:
-    """Fill in `has_majority` for the flocks first .. last; return False if one is out of range."""
+    """Write `has_majority` of agents with a group in flocks first .. last - 1; return False if one is out of range."""
     _, N, D = positions.shape
     buffers = make_flock_buffers(N)
     order, starts, sorted_positions = buffers.cells.order, buffers.cells.starts, buffers.positions

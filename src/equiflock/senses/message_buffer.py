@@ -71,8 +71,11 @@ class MessageBuffer:
         self._loss_args = _make_loss_args(radio)
         self._window = MessageWindow(radio.delay, radio.jitter, radio.last_known)
 
-    def tuned(self, radio: Radio) -> MessageBuffer:
-        """Return the buffer of another radio; it keeps messages in transit if both radios have the same `memory`."""
+    def with_radio(self, radio: Radio) -> MessageBuffer:
+        """Return a buffer for another radio, which continues the count of steps.
+
+        It keeps messages in transit if both radios have the same `memory`, else it is empty.
+        """
         buffer = MessageBuffer(radio, self.step)
         if radio.memory == self.radio.memory:
             buffer.first_step = self.first_step
@@ -94,12 +97,12 @@ class MessageBuffer:
         return self.step - self.radio.delay
 
     def begin_step(self, flock: Flock, previous: Array, muted: Bool[np.ndarray, "B N"] | None) -> None:
-        """Store the messages of a new step.
+        """Count a new step and store a copy of its messages; a radio without memory needs no copy.
 
         Args:
             flock: the state that agents send.
             previous: (B, N, K * C * D), the observations of the step before, which they send as well.
-            muted: agents that send nothing from now on; None for none.
+            muted: (B, N), agents that send nothing from this step on, while all others send; None: as before.
         """
         self.step += 1
         B, N, _ = flock.shape
@@ -119,16 +122,23 @@ class MessageBuffer:
             for history, message in zip(self._history, (flock.positions, flock.velocities, previous), strict=True):
                 history[self.step % len(history)] = message
 
-    def sent_state(self, flock: Flock, previous: Array) -> tuple[Flock, Array]:
-        """Return the flock and the older hops as they were sent in the messages that arrive now."""
+    def get_sent_state(self, flock: Flock, previous: Array) -> tuple[Flock, Array]:
+        """Return flock and older hops (B, N, K * C * D) as they were when the messages that arrive now were sent.
+
+        Without a delay these are the arguments. Otherwise `previous` is ignored, and roles, groups and conditions are
+        those of now.
+        """
         if self.radio.delay == 0:
             return flock, previous
         assert self._history is not None
         positions, velocities, older_hops = (history[self.newest_send_step % len(history)] for history in self._history)
         return Flock.view(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius), older_hops
 
-    def radio_args(self, flock: Flock, time_scale: float = 1.0) -> RadioArgs:
-        """Return the radio of this step as kernels take it; `flock` is the state of the receivers now."""
+    def make_radio_args(self, flock: Flock, time_scale: float = 1.0) -> RadioArgs:
+        """Return the radio of this step as kernels take it; `flock` is the state of the receivers now.
+
+        `time_scale`, of the senses, converts the noise of velocities.
+        """
         assert self._silent_from is not None
         radio, mixes_send_steps = self.radio, self.mixes_send_steps
         # The ring has a slot for each age of a message, 0 included; without a ring all records are of one send step.
@@ -147,9 +157,9 @@ class MessageBuffer:
             ReceiverState(flock.positions, flock.velocities),
         )
 
-    def radio_args_now(self, flock: Flock) -> RadioArgs:
-        """Return the radio with the step now, also where all messages have the same delay, for `message_graph`."""
-        args = self.radio_args(flock)
+    def make_radio_args_now(self, flock: Flock) -> RadioArgs:
+        """Return the radio with the step now, also where all messages have the same delay, for `is_message_usable`."""
+        args = self.make_radio_args(flock)
         return args._replace(link=args.link._replace(step=self.step))
 
     @property
@@ -168,7 +178,12 @@ class MessageBuffer:
         agent_ids: Array | None,
         time_scale: float,
     ) -> bool:
-        """Fill in `observations` (B, N, K * C * D) from messages of several steps; return False if out of range."""
+        """Fill in `observations` (B, N, K * C * D) of the active flocks from messages of several steps.
+
+        Runs on several threads. Return False if a value is out of range. `graph` is that of a fixed topology, None for
+        a dynamic one. This sorts the messages of this step into cells and quantizes their older hops in the buffer, so
+        call it once per step.
+        """
         assert self._history is not None
         (B, N, _), comm_radius = flock.shape, kernel_args.comm_radius
         positions, velocities, older_hops = self._history
@@ -182,7 +197,7 @@ class MessageBuffer:
         if not all(threads.run_parallel(sort_slot, jobs)):
             return False
         # Quantize the older hops of this step, once.
-        radio_args = self.radio_args(flock, time_scale)
+        radio_args = self.make_radio_args(flock, time_scale)
         if self._splitter > 0.0:
             quantize_older_hops(older_hops[slot].reshape(B * N, -1), older_hops.shape[3], self._splitter, 0, B * N)
         # Threads take whole flocks, or parts of a single one.
@@ -202,10 +217,11 @@ class MessageBuffer:
     def compute_message_graph(
         self, flock: Flock, graph: Graph | None, agent_ids: Int64[np.ndarray, " N"] | None
     ) -> Graph:
-        """Return the graph of the messages used now; `graph` is that of a fixed topology."""
+        """Return the graph of the messages used now; `graph` is that of a fixed topology, None for a dynamic one."""
         radio, newest = self.radio, self.newest_send_step
 
         def get_reach_graph(step: int) -> Graph:
+            """Return who would receive from whom at a step if all agents sent and no message was lost."""
             if graph is not None:
                 return graph
             # An agent that is silent now may have sent then; one that receives nothing now uses nothing.
@@ -218,7 +234,7 @@ class MessageBuffer:
             return radius_graph(Flock.view(positions, velocities, *rest, comm_radius=flock.comm_radius))
 
         steps = range(max(newest - radio.jitter - radio.last_known, self.first_step), newest + 1)
-        can_receive, radio_args = flock.effective_roles == FOLLOWER, self.radio_args_now(flock)
+        can_receive, radio_args = flock.effective_roles == FOLLOWER, self.make_radio_args_now(flock)
         ids = np.empty(0, np.int64) if agent_ids is None else agent_ids
         return build_message_graph(can_receive, steps, get_reach_graph, radio_args, self._window, ids)
 
@@ -231,7 +247,10 @@ class MessageBuffer:
         self._cells = None  # sorted by the old indices
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
-        """Continue with another flock, whose first agents are the kept ones; their messages in transit are kept."""
+        """Continue with another flock, whose first agents are the kept ones; their messages in transit are kept.
+
+        New agents, and agents that were silent and now send again, start without messages at the next step.
+        """
         if self._silent_from is None:
             return
         (B, N, _), kept = flock.shape, int(keep.sum())
@@ -262,7 +281,7 @@ def _make_cell_lists(slots: int, B: int, N: int) -> SlotCells:
 
 
 def _make_loss_args(radio: Radio) -> LossArgs:
-    """Return the probabilities of a loss."""
+    """Return the probabilities of a loss; those of bursts are 0 without `burst`, and if packet_loss is 0 or 1."""
     has_bursts = radio.burst is not None and 0.0 < radio.packet_loss < 1.0
     # After a loss 1 - 1 / burst; after an arrival such that the share in the long run is packet_loss.
     loss_after_loss = 1.0 - 1.0 / radio.burst if has_bursts else 0.0  # type: ignore[operator]

@@ -21,11 +21,11 @@ def build_message_graph(
     window: MessageWindow,
     agent_ids: Array,
 ) -> Graph:
-    """Return the graph of the messages used now.
+    """Return the graph of the messages used now; an edge counts once, whatever the number of its messages.
 
     Args:
         can_receive: (B, N), which agents receive at all.
-        steps: the send steps of messages that can be used now.
+        steps: the send steps of messages that can be used now, a half-open range.
         get_reach_graph: returns the graph of a step if all messages arrived.
         radio_args: the radio; its step is the step now.
         window: when messages are used.
@@ -56,14 +56,20 @@ def _mark_usable(
     agent_ids: Array,
     used: Array,
 ) -> None:
-    """Mark the edges whose message of a step is usable now; receivers index all flocks, senders their flock."""
+    """Write into used (edges,) whether the message of a step along each edge is usable now.
+
+    receivers[e] is b N + i for agent i of flock b; senders[e] is an index within that flock.
+    """
     for e in range(len(receivers)):
         b, i = divmod(receivers[e], N)
         used[e] = is_message_usable(b, i, senders[e], step, radio_args, window, agent_ids)
 
 
 def label_components(graph: Graph, member: Bool[np.ndarray, "B N"]) -> Array:
-    """Return the component labels (B, N) of the undirected graph, numbered by first agents; -1 for non-members."""
+    """Return the component labels (B, N) of members, joined by edges of either direction between members.
+
+    Labels are 0, 1, .. in the order of the first agents of components; -1 for other agents.
+    """
     labels = np.empty(graph.shape, np.int64)
     _label_components(graph.starts, graph.senders, member, labels)
     return labels

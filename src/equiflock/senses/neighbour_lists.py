@@ -53,7 +53,8 @@ class NeighbourLists(NamedTuple):
     senders: Array
     """(N + BATCH_ENTRIES,) uint32: records of the senders."""
     offsets: Array
-    """(2 D, N + BATCH_ENTRIES) float32: rows 0 .. D are r_ij, subtracted in float64; `paper_sums` overwrites all."""
+    """(2 D, N + BATCH_ENTRIES) float32: rows 0 .. D - 1 are r_ij, subtracted in float64; `paper_sums` overwrites
+    all."""
     ends: Array
     """(BATCH_AGENTS,) uintp: where the list of each agent ends."""
 
@@ -100,7 +101,7 @@ def make_list_buffers(N: Index, D: Index) -> ListBuffers:
 
 @kernel
 def compute_cells_per_block(starts: Array, shape: TorusShape) -> Index:
-    """Return the number of cells of a block with about `TARGET_CANDIDATES`."""
+    """Return the number of cells of a block, 1 to MAX_BLOCK_CELLS, with about `TARGET_CANDIDATES` around it."""
     occupied, buckets = 0, shape[0] * shape[1] * shape[2]
     for c in range(buckets):
         occupied += starts[c] < starts[c + 1]
@@ -152,6 +153,7 @@ def _list_batch_nd(
     radius_squared: float,
     buffers: ListBuffers,
 ) -> BatchEnd:
+    """Do what `list_batch` does, for D as a compile-time constant."""
     # One function with local arrays: Numba counts references whenever arrays are passed on, here for every agent.
     runs, columns, records, words, lists = buffers
     senders, offsets, ends = lists
@@ -244,9 +246,10 @@ def list_batch(
     buffers: ListBuffers,
     axes: tuple[Index, ...],
 ) -> BatchEnd:
-    """Write the neighbour lists of the next batch of agents into `buffers.lists`.
+    """Write the neighbour lists of the next batch of agents into `buffers.lists`; return where the batch ends.
 
-    The batch begins with bucket c, without the first `done` records of its block, and ends before bucket `last`.
+    The batch begins with bucket c, without the first `done` records of its block, and ends before bucket `last`, or
+    earlier if the buffers are full. Agents other than followers have empty lists.
 
     Args:
         c: the first bucket.
@@ -276,7 +279,7 @@ def list_batch(
 def compute_offsets(
     D: Index, s: Index, record_positions: Array, lists: NeighbourLists, first: Index, last: Index
 ) -> None:
-    """Fill in r_ij of the entries first .. last, which belong to record s, after a change of the lists."""
+    """Write r_ij of the entries first .. last - 1, which belong to record s, after a change of the lists."""
     senders, offsets = lists.senders, lists.offsets
     for e in range(first, last):
         for d in range(D):

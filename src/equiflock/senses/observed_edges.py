@@ -13,7 +13,9 @@ from equiflock.senses.orbit import NO_ORBIT, ObstacleRule, select_obstacles
 
 
 def find_observed_edges(flock: Flock, graph: Graph | None = None) -> Int64[np.ndarray, "edges 2"]:
-    """Return the edges of a single flock as rows (receiver, sender), with the nearest obstacle agent of each at most.
+    """Return the edges of a single flock as rows (receiver, sender), after the obstacle rule.
+
+    Of several obstacle agents that a receiver has as neighbours, only the edge from the nearest is kept.
 
     Args:
         flock: a batch of one.
@@ -30,7 +32,10 @@ def find_observed_edges(flock: Flock, graph: Graph | None = None) -> Int64[np.nd
 
 @kernel
 def _keep_nearest_obstacles(positions: Array, roles: Array, starts: Array, senders: Array, is_observed: Array) -> None:
-    """Apply the obstacle rule to the list of each agent's senders, and mark the remaining ones."""
+    """Apply the obstacle rule to each agent's senders[starts[i] : starts[i + 1]], in place, and mark those that remain.
+
+    This reorders the senders of an agent, so read only those where `is_observed` is True.
+    """
     # The rule works on records in cell order; here record i is agent i.
     N = positions.shape[0]
     numbering = Numbering(np.arange(N).astype(np.uintp), np.empty(0, np.int64))

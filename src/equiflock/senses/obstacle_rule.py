@@ -41,7 +41,11 @@ def apply_obstacle_rule(
     obstacle_rule: ObstacleRule,
     rule_result: RuleResult,
 ) -> None:
-    """Apply the obstacle rule to the lists of a batch of agents, whose records begin with `first`."""
+    """Apply the obstacle rule to the lists of a batch of agents, whose records begin with `first`.
+
+    This shortens the lists in place if only the nearest obstacle agent counts, recomputes their offsets, and writes
+    `rule_result`.
+    """
     record_positions, record_velocities = records.positions, records.velocities
     senders, ends = lists.senders, lists.ends
     virtual_velocities, nearest, obstacle_counts = rule_result

@@ -55,7 +55,7 @@ class ObstacleSelection(NamedTuple):
 
 @inline_kernel
 def virtual_velocity(x: float, y: float, u: float, v: float, coefficients: OrbitCoefficients) -> tuple[float, float]:
-    """Return the virtual v_ij, for r = (x, y) to the obstacle agent and the mean velocity w = (u, v)."""
+    """Return the virtual v_ij, for r = (x, y) to the obstacle agent and the mean velocity w = (u, v); zero if r is."""
     gravity_break, cosine, sine, near, slow = coefficients
     # |r| and |w|; (x, y) becomes r / |r|.
     distance, speed = math.sqrt(x * x + y * y), math.sqrt(u * u + v * v)

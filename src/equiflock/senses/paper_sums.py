@@ -33,7 +33,7 @@ _, U1, U2, U3, U4, U5, U6, U7, U8, U9, U10, U11 = map(np.uintp, range(COLUMNS_PE
 
 @inline_kernel
 def weigh_offsets(D: Index, offsets: Array, entries: Index) -> None:
-    """Replace r_ij of all entries, rows 0 .. D, by r_ij / |r_ij|^2, and write r_ij / |r_ij|^4 into rows D .. 2 D."""
+    """Replace r_ij in rows 0 .. D - 1 of all entries by r_ij / |r_ij|^2; write r_ij / |r_ij|^4 to rows D .. 2 D - 1."""
     for e in range(entries):
         x, y, z = offsets[0, e], offsets[1, e], offsets[2, e] if D == 3 else ZERO
         # Below MIN_DISTANCE the weights stay finite, and r_ij = 0 gives exactly zero.
@@ -48,7 +48,7 @@ def weigh_offsets(D: Index, offsets: Array, entries: Index) -> None:
 
 @inline_kernel
 def _store_means(p: tuple[Any, ...], scale: Any, line: Array, observations: Array, i: Index, at: Index) -> None:
-    """Write twelve sums times `scale` into observations[i, at : ], as many as fit."""
+    """Write twelve sums times `scale` into observations[i, at :], as many as fit; `line` is memory for twelve."""
     # Through a line of memory, so that the sums are always adjacent.
     line[0], line[1], line[2], line[3] = p[0] * scale, p[1] * scale, p[2] * scale, p[3] * scale
     line[4], line[5], line[6], line[7] = p[4] * scale, p[5] * scale, p[6] * scale, p[7] * scale
@@ -72,6 +72,11 @@ def _aggregate_paper_nd(
     observations: Array,
     vectors: Array,
 ) -> None:
+    """Write the paper's channels of hop 1, and the first twelve columns of the older hops, of a batch of agents.
+
+    The offsets must be weighed by `weigh_offsets`. v_ij is from rows D .. 2 D - 1 of `vectors` if `is_measured`, else
+    from the records, with the virtual velocity of obstacle agents; `vectors` is then unused.
+    """
     record_velocities, older_hops = records.velocities, records.older_hops
     senders, offsets, ends = lists
     virtual_velocities, obstacle_counts = rule_result.virtual_velocities, rule_result.obstacle_counts
@@ -144,7 +149,10 @@ def average_older_hops(
     lists: NeighbourLists,
     observations: Array,
 ) -> None:
-    """Write the means of twelve columns of the older hops, from `column` on, into observations[:, at : ]."""
+    """Write the means of twelve columns of the senders' older hops, from `column` on, into observations[:, at :].
+
+    Only the rows of a batch of agents, whose records begin with `first`, are written; without neighbours the mean is 0.
+    """
     senders, ends = lists.senders, lists.ends
     line = np.empty(COLUMNS_PER_PASS, np.float32)
     begin = np.uintp(0)
@@ -220,7 +228,7 @@ def aggregate_measured_channels(
     vectors: Array,
     axes: tuple[Index, ...],
 ) -> None:
-    """Do what `aggregate_paper_channels` does, with measured v_ij from rows D .. 2 D of `vectors` (2 D, entries)."""
+    """Do what `aggregate_paper_channels` does for C = 3, with v_ij in rows D .. 2 D - 1 of vectors (2 D, entries)."""
     entries, offsets = lists.ends[agents - np.uintp(1)], lists.offsets
     if len(axes) == 2:
         weigh_offsets(2, offsets, entries)

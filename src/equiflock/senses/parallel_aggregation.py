@@ -43,7 +43,10 @@ def aggregate_small_flocks(
     kernel_args: KernelArgs,
     radio_args: RadioArgs | None,
 ) -> bool:
-    """Fill in `observations` for small flocks; each thread takes some of the active ones."""
+    """Fill in `observations` (B, N, K * C * D) of the active flocks; each thread takes some of them.
+
+    Return False if a flock or a sum is out of range.
+    """
     parts = split_flocks(len(active), flock.shape[1]) if len(active) > 1 else [(0, 1)]
     state = flock.positions, flock.velocities, flock.roles, flock.groups, previous
     return all(
@@ -63,7 +66,10 @@ def aggregate_fixed_graph(
     kernel_args: KernelArgs,
     radio_args: RadioArgs | None,
 ) -> bool:
-    """Fill in `observations` for flocks whose communication graph is given, at any distance."""
+    """Fill in `observations` (B, N, K * C * D) of the active flocks, with the neighbours in `graph` at any distance.
+
+    Each thread takes some of the flocks. Return False if a flock or a sum is out of range.
+    """
     parts = split_flocks(len(active), flock.shape[1])
     state = flock.positions, flock.velocities, flock.roles, flock.groups, previous
     links = graph.starts, graph.senders.view(np.uintp)
@@ -115,7 +121,10 @@ class LargeFlockAggregator:
         kernel_args: KernelArgs,
         radio_args: RadioArgs | None,
     ) -> bool:
-        """Fill in `observations` (N, K * C * D) for one flock of a batch; each thread takes some of its cells."""
+        """Fill in `observations` (N, K * C * D) of flock b of a batch; each thread takes some of its cells.
+
+        `previous` is (N, K * C * D). Return False if the flock or a sum is out of range.
+        """
         N, records = self.agents, self._records
         order, starts, agent_buckets = self._cells
         positions, velocities = flock.positions[b], flock.velocities[b]

@@ -146,7 +146,7 @@ def get_send_step(j: Index, link: LinkArgs) -> Index:
 
 @kernel
 def skips_step(flock: Index, step: Index, sender: Index, send_interval: Index) -> bool:
-    """Return whether an agent does not send at this step of its send interval."""
+    """Return whether an agent sends nothing at this step of its interval; `flock` is the hash of seed and flock."""
     if send_interval == 1:
         return False
     phase = hash_combine(hash_combine(flock, PHASE_STREAM), sender) % np.uint64(send_interval)
@@ -163,7 +163,7 @@ def hash_senders(
     first: Index,
     last: Index,
 ) -> None:
-    """Fill in `sender_hashes` for the senders with records first .. last of flock b."""
+    """Fill in `sender_hashes` for the senders with records first .. last - 1 of flock b."""
     words, is_silent = sender_hashes.words, sender_hashes.is_silent
     send_interval, silent_from, present_from = radio_args.sending
     step, flock = radio_args.link.step, hash_combine(radio_args.link.seed_hash, b)
@@ -184,6 +184,7 @@ def _drop_lost_messages_nd(
     radio_args: RadioArgs,
     sender_hashes: SenderHashes,
 ) -> None:
+    """Do what `drop_lost_messages` does, for D as a compile-time constant."""
     senders, offsets, ends = lists
     order, agent_ids = numbering
     words, is_silent = sender_hashes
@@ -221,7 +222,11 @@ def drop_lost_messages(
     radio_args: RadioArgs,
     sender_hashes: SenderHashes,
 ) -> None:
-    """Remove the messages that do not arrive from the lists of a batch of agents, whose records begin with `first`."""
+    """Remove the messages that do not arrive from the lists of a batch of agents, whose records begin with `first`.
+
+    These are lost messages, those of agents that did not send, and those sent before the receiver joined the flock.
+    Offsets and ends of the lists are updated.
+    """
     # The constant lets the compiler omit the third coordinate in the plane.
     if lists.offsets.shape[0] == 4:
         _drop_lost_messages_nd(2, b, first, agents, lists, numbering, radio_args, sender_hashes)
@@ -238,7 +243,7 @@ def quantize(x: float, splitter: float) -> float:
 
 @kernel
 def quantize_older_hops(older_hops: Array, older_size: Index, splitter: float, first: Index, last: Index) -> None:
-    """Round the older hops in the records first .. last to the bits of a message."""
+    """Round the older hops in the records first .. last - 1 to the bits of a message, in place."""
     for s in range(first, last):
         for n in range(older_size):
             older_hops[s, n] = quantize(np.float64(older_hops[s, n]), splitter)
@@ -259,6 +264,7 @@ def _measure_messages_nd(
     numbering: Numbering,
     vectors: Array,
 ) -> None:
+    """Do what `measure_messages` does, for D as a compile-time constant; `flock` is the hash of seed and flock."""
     record_positions, record_velocities = records.positions, records.velocities
     senders, offsets, ends = lists
     order, agent_ids = numbering

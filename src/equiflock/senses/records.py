@@ -19,8 +19,8 @@ FLOATS_PER_CACHE_LINE = 16
 class Records(NamedTuple):
     """The messages of all agents of one flock.
 
-    If messages are delayed, rows 0 .. N are the state at the send step, and rows N .. 2 N that of the receivers now, in
-    the same order. In `delayed_messages` a row stands for (slot, flock, agent).
+    If messages are delayed, rows 0 .. N - 1 are the state at the send step, and rows N .. 2 N - 1 that of the receivers
+    now, in the same order. In `delayed_messages` a row stands for (slot, flock, agent).
     """
 
     positions: Array
@@ -61,7 +61,10 @@ def gather_records(
     first: Index,
     last: Index,
 ) -> bool:
-    """Copy the agents order[first .. last] into their records; return False if a vector is out of range."""
+    """Copy the agents order[first : last] into records first .. last - 1.
+
+    Return False if a position or velocity is NaN or exceeds MAX_MAGNITUDE.
+    """
     record_positions, record_velocities, older_hops = records
     # Hops 1 .. K - 1 of the step before become hops 2 .. K now. The range keeps float32 sums from overflowing.
     fine = True
@@ -79,7 +82,10 @@ def gather_records(
 def gather_receivers(
     receivers: ReceiverState, b: Index, order: Array, records: Records, first: Index, last: Index
 ) -> bool:
-    """Copy the state now of the agents order[first .. last] into rows N + s; return False if it is out of range."""
+    """Copy the state now of the agents order[first : last] of flock b into rows N + first .. N + last - 1.
+
+    Return False if a position or velocity is NaN or exceeds MAX_MAGNITUDE.
+    """
     positions, velocities = receivers
     record_positions, record_velocities = records.positions, records.velocities
     N, fine = np.uintp(order.size), True
@@ -109,7 +115,7 @@ def apply_radio(
     first: Index,
     last: Index,
 ) -> bool:
-    """Hash the senders of records first .. last, quantize their older hops, and add the receivers' state if delayed.
+    """Hash the senders of records first .. last - 1, quantize their older hops, and add the receivers' state if late.
 
     Returns:
         False if a receiver is out of range.

@@ -140,7 +140,7 @@ class FusedNetworkStep:
         radio_args = self.sensing.radio_state.begin_steps(flock, buffers.previous, steps)
         # Arrays one by one, as the type of every NamedTuple costs Numba half a microsecond at each call.
         arrays = positions, velocities, roles, flock.groups, accelerations, *buffers
-        common = *arrays, *self.sensing.kernel_args(flock), radio_args, self._network, time_step
+        common = *arrays, *self.sensing.make_kernel_args(flock), radio_args, self._network, time_step
         # One thread makes the step of a single flock, whatever its size.
         if len(active) == 1:
             fine = bool(step_flocks(*common, active, move_first, steps))
@@ -187,7 +187,7 @@ def step_flocks(
         accelerations: (B, N, D), those of the step before, and the result.
         previous: (B, N, K * C * D), Z(t - dt). It swaps with `observations` at every further step.
         observations: (B, N, K * C * D), memory for Z(t).
-        obstacle_rule: of `DelayedAggregation.kernel_args`, as the next two.
+        obstacle_rule: of `DelayedAggregation.make_kernel_args`, as the next two.
         comm_radius: R.
         channel_spec: the channels.
         radio_args: the radio at the first step; None if all messages arrive.

@@ -112,7 +112,7 @@ class FusedTrainingStep:
 
         None, with the observations of both as before, if the flock is out of range or an acceleration is not finite.
         """
-        expert, student = (AggregationArgs(s.swap_buffers(flock), s.kernel_args(flock)) for s in self.sensing_pair)
+        expert, student = (AggregationArgs(s.swap_buffers(flock), s.make_kernel_args(flock)) for s in self.sensing_pair)
         positions, velocities, roles, *_ = state
         arrays = positions, velocities, roles, flock.groups, target, accelerations
         policies = TrainingPolicies(self._expert_args, self._network, student_acts)

@@ -177,7 +177,10 @@ def generalization_bound(
     failure_probability: float = 1e-3,
     variant: Variant = "proven",
 ) -> Bound:
-    """Return the bound for a controller with its current weights.
+    """Return the bound for a controller with its current weights, trained on this data.
+
+    beta is the largest norm of an input (with its columns of ones) or of a target, and at least 1. Raise InputError if
+    the controller does not compute what its `chain` does, or has other hops than the data.
 
     Args:
         controller: a network of the paper's family: a torch module with `senses` and a `chain` of layers.

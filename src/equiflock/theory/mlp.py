@@ -62,7 +62,11 @@ class MLP:
         return max(size for weight in self.weights for size in weight.shape)
 
     def build_input(self, observations: Float[Tensor, "B N K C D"]) -> Float[Tensor, "B N rows columns"]:
-        """Return X of each agent with its ones: one row of (channel, component, hop), or D rows of (channel, hop)."""
+        """Return X of each agent, the input of the first matrix.
+
+        It is one row of (channel, component, hop), then `ones[0]` columns of ones; if equivariant, D rows of (channel,
+        hop) without ones.
+        """
         hops_last = observations.movedim(2, -1)  # (B, N, C, D, K)
         if self.equivariant:
             return hops_last.movedim(3, 2).flatten(-2)
@@ -74,7 +78,7 @@ class MLP:
         return self.multiply(self.build_input(observations)).flatten(2)
 
     def multiply(self, x: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rows out"]:
-        """Apply all activations and matrices to an input with its columns of ones."""
+        """Apply all activations and matrices to the result of `build_input`; activations skip the columns of ones."""
         for activation, weight, ones in zip(self.activations, self.weights, self.ones, strict=True):
             numbers, constant = x[..., : x.shape[-1] - ones], x[..., x.shape[-1] - ones :]
             # Activations take the components of vectors as the first axis.
@@ -84,7 +88,10 @@ class MLP:
 
 
 def as_mlp(controller: object) -> MLP:
-    """Return a controller of the paper's family as an MLP.
+    """Return a controller of the paper's family as an MLP with copies of its current weights.
+
+    Raise InputError if its chain mixes Conv and EqConv, has weights elsewhere, ends with an activation, or leaves more
+    than one hop.
 
     Args:
         controller: a network of the package, or your own torch module with `senses` and a `chain` of layers.
@@ -129,7 +136,10 @@ def as_mlp(controller: object) -> MLP:
 
 
 def _build_matrix(layer: Conv | EqConv, hops: int, ones_after: int) -> Float[Tensor, "a b"]:
-    """Return a layer's matrix for input of F hops, with columns for the ones passed on to the next layer."""
+    """Return a layer's matrix for input of F = `hops` hops.
+
+    For Conv it includes the rows of the bias and `ones_after` columns, which pass ones on to the next layer.
+    """
     with torch.no_grad():
         matrix = build_toeplitz(layer.weight, hops)
         if isinstance(layer, EqConv):

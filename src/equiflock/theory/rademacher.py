@@ -107,7 +107,11 @@ def _compute_expectation(
     seed: int,
     exact: bool | None,
 ) -> Complexity:
-    """Return the mean of a function of sign vectors, (draws, m) to (draws,), which needs `width` numbers per vector."""
+    """Return mean and standard error of `supremum`, a function of sign vectors, (draws, m) to (draws,).
+
+    All 2^m vectors are enumerated if `exact`, or if it is None and 2^m <= draws; else `draws` random ones are used.
+    `width` is the number of values that `supremum` needs per vector, which limits the size of a block.
+    """
     check_count("draws", draws, least=2)
     if exact and m > MAX_EXACT_POINTS:
         raise InputError(
@@ -128,13 +132,14 @@ def _compute_expectation(
 
 
 def _enumerate_signs(m: int, rows: int) -> Iterator[Signs]:
-    """Yield every vector of m signs once: the binary digits of 0 .. 2^m - 1."""
+    """Yield every vector of m signs once, in blocks of at most `rows`: bits 0 and 1 of 0 .. 2^m - 1 become -1 and 1."""
     for first in range(0, 2**m, rows):
         numbers = np.arange(first, min(first + rows, 2**m))
         yield 2.0 * (numbers[:, None] >> np.arange(m) & 1) - 1.0
 
 
 def _draw_signs(m: int, draws: int, rows: int, seed: int) -> Iterator[Signs]:
+    """Yield `draws` random sign vectors in blocks of at most `rows`; the signs depend only on m, draws and seed."""
     rng = make_rng(seed, "rademacher")
     for first in range(0, draws, rows):
         # Draw one float per sign, so that the signs do not depend on the block size.
@@ -142,7 +147,10 @@ def _draw_signs(m: int, draws: int, rows: int, seed: int) -> Iterator[Signs]:
 
 
 def check_matrix(name: str, given: ArrayLike, shape: str) -> Float[np.ndarray, "a b"]:
-    """Return the argument as a matrix; raise InputError unless it is finite and of this shape."""
+    """Return the argument as a float64 matrix; raise InputError if it is empty, not finite or not two-dimensional.
+
+    `name` and `shape`, a text such as "(m, d)", appear in errors only.
+    """
     try:
         array = np.asarray(given, np.float64)
     except (TypeError, ValueError):

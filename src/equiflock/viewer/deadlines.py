@@ -22,25 +22,25 @@ FIRST_CONTROL_OPCODE = 8
 
 
 class Deadline:
-    """A timer that closes a connection after TIMEOUT_SECONDS unless it is cancelled."""
+    """A timer on the running event loop that aborts a connection after TIMEOUT_SECONDS unless it is cancelled."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start the timer unless it is running: a client that sends byte by byte gets no extra time."""
+        """Start the timer; a running one continues, so a client that sends byte by byte gets no extra time."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(TIMEOUT_SECONDS, self._transport.abort)
 
     def cancel(self) -> None:
-        """Stop the timer."""
+        """Stop the timer if it is running; it can be started again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def update(self, is_complete: bool) -> None:
-        """Stop the timer if the request or message is complete, else start it."""
+        """Stop the timer if the request or message is complete; else start it, or let it run on."""
         if is_complete:
             self.cancel()
         else:
@@ -48,16 +48,18 @@ class Deadline:
 
 
 class TimeoutHttpProtocol(H11Protocol):
-    """HTTP protocol that closes a connection if a request is not complete in time."""
+    """HTTP protocol that aborts a connection if a request is not complete within TIMEOUT_SECONDS."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the timer at once: a client that connects and sends nothing is disconnected."""
         super().connection_made(transport)
         self._deadline = Deadline(transport)
         self._deadline.start()
 
     @override
     def data_received(self, data: bytes) -> None:
+        """Process data; stop the timer if they complete a request or upgrade to a websocket, else keep it running."""
         super().data_received(data)
         # After an upgrade the websocket has a separate deadline. A request is complete once head and body are received.
         upgraded = self.transport.get_protocol() is not self
@@ -70,16 +72,21 @@ class TimeoutHttpProtocol(H11Protocol):
 
 
 class TimeoutWebSocketProtocol(WebSocketsSansIOProtocol):
-    """Websocket protocol that closes a connection if a message is not complete in time; an idle one stays open."""
+    """Websocket protocol that aborts a connection if a message is not complete within TIMEOUT_SECONDS.
+
+    No timer runs between messages, so an idle connection stays open.
+    """
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Create the timer, which the first bytes of a message start."""
         super().connection_made(transport)
         self._deadline = Deadline(self.transport)
         self._boundaries = MessageBoundaryTracker()
 
     @override
     def data_received(self, data: bytes) -> None:
+        """Process data; stop the timer if they end between two messages, else keep it running."""
         # Before the handshake the data are the HTTP request for the upgrade, not frames.
         if self.handshake_initiated:
             self._boundaries.feed(data)
@@ -104,11 +111,11 @@ class MessageBoundaryTracker:
 
     @property
     def is_between_messages(self) -> bool:
-        """Whether no frame and no message is incomplete."""
+        """Whether neither a frame nor a message is incomplete after the bytes so far; True at the start."""
         return not (self._header or self._remaining_bytes or self._is_message_incomplete)
 
     def feed(self, data: bytes) -> None:
-        """Process the next bytes of the stream, which may end anywhere in a frame."""
+        """Process the next bytes of the stream, which may start and end anywhere in a frame; payloads are skipped."""
         at = 0
         while at < len(data):
             # Payload: skip what is available.
@@ -124,12 +131,18 @@ class MessageBoundaryTracker:
                 self._parse_header()
 
     def _compute_header_size(self) -> int:
-        """Return the size of the header: two bytes, the extended length, and four bytes of the mask if present."""
+        """Return the size of the current header in bytes, which its second byte determines.
+
+        It is 2, plus 2 or 8 for an extended length, plus 4 for a mask.
+        """
         masked, length = self._header[1] & 0x80, self._header[1] & 0x7F
         return 2 + EXTENDED_LENGTH_BYTES.get(length, 0) + (4 if masked else 0)
 
     def _parse_header(self) -> None:
-        """Parse a complete header: the payload's length, and whether the message continues after this frame."""
+        """Set the payload's length and whether the message continues after this frame; then clear the header.
+
+        Control frames do not change whether the message continues.
+        """
         final, opcode = bool(self._header[0] & 0x80), self._header[0] & 0x0F
         length = self._header[1] & 0x7F
         extended = EXTENDED_LENGTH_BYTES.get(length, 0)

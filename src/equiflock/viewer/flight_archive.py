@@ -24,16 +24,18 @@ FrameCallback = Callable[[int, int], object]
 
 
 class FlightArchive:
-    """Saves flights one after the other in a worker thread, and removes unfinished saves of killed servers.
+    """Saves flights one after the other in a worker thread.
+
+    Scratch directories that killed servers left in `out` are removed at construction and before each save.
 
     Args:
-        out: output directory, created if missing.
+        out: output directory, created by the first save if missing.
     """
 
     def __init__(self, out: Path) -> None:
         self.out = out
         self.saved_dirs: dict[str, Path] = {}
-        """Directories of saved flights by name."""
+        """Directories of the flights that this archive has saved, by their names; not those of earlier servers."""
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="saving")
         self._pending: list[Future[Path]] = []
         self._is_cancelled = False
@@ -41,16 +43,22 @@ class FlightArchive:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a save is unfinished."""
+        """Whether a save is queued or running."""
         return any(not future.done() for future in self._pending)
 
     def cancel_all(self) -> None:
-        """Cancel all saves, as the server is shutting down: the current film stops at its next frame and is removed."""
+        """Cancel all queued saves, and the running one at its film's next frame, which removes its files.
+
+        Return at once, without waiting for that. No save can be started afterwards.
+        """
         self._is_cancelled = True
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def save(self, runs: Sequence[Trajectory], speed: float, on_frame: FrameCallback) -> Future[Path]:
-        """Start saving flights; return the future of their directory. Raise InputError if too many are pending."""
+        """Queue a save and return the future of its directory; `save_flights` describes the arguments and the files.
+
+        `on_frame` is called in the worker thread. Raise InputError if MAX_PENDING_SAVES are queued or running.
+        """
         self._pending = [future for future in self._pending if not future.done()]
         if len(self._pending) >= MAX_PENDING_SAVES:
             raise InputError(f"{MAX_PENDING_SAVES} flights are being saved, which is the maximum: wait for one of them")
@@ -59,6 +67,8 @@ class FlightArchive:
         return future
 
     def _save(self, runs: Sequence[Trajectory], speed: float, on_frame: FrameCallback) -> Path:
+        """Save flights in the worker thread and add their directory to `saved_dirs`; raise InputError if cancelled."""
+
         # A thread cannot be killed, so it checks for cancellation at every frame of the film.
         def on_frame_unless_cancelled(done: int, total: int) -> None:
             if self._is_cancelled:
@@ -72,7 +82,11 @@ class FlightArchive:
 
 
 def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: FrameCallback) -> Path:
-    """Write flights and their film into a new directory in `out`, named by date and time, and return its path.
+    """Write flights and their film into a new directory in `out`, and return its path.
+
+    The directory is named by local date and time and the controllers, with -2, -3 .. appended if the name is taken. It
+    has a NUMBER-CONTROLLER.zarr for each flight, config.json (of the first flight) and film.mp4. It appears when all
+    files are complete, and not at all after an error.
 
     Args:
         runs: one flight, or two to show side by side.

@@ -81,7 +81,10 @@ class FlockPicture:
 
     @property
     def metric_values(self) -> tuple[float, float, float, float]:
-        """Velocity variance, components, minimum separation and mean acceleration norm (NaN without accelerations)."""
+        """Velocity variance, number of components, minimum separation and mean norm of the commanded accelerations.
+
+        The mean is over working leaders and followers: NaN without accelerations, 0 if all agents have failed.
+        """
         # As `metrics.mean_acceleration_norm`, which takes a moment.
         mean_norm = math.nan
         if self.accelerations is not None:
@@ -99,13 +102,16 @@ class FlockPicture:
 def build_links(
     flock: Flock, message_graph: Graph | None = None, fixed_graph: Graph | None = None, obstacles: str = "nearest"
 ) -> Links:
-    """Return the messages in use and those that were lost; none if there are more than MAX_EDGES.
+    """Return the messages in use and those that were lost.
+
+    Without a fixed graph, both are empty if more than MAX_EDGES messages are within the communication radius.
 
     Args:
         flock: a batch of one.
-        message_graph: messages in use before the obstacle rule; by default all within the communication radius.
-        fixed_graph: communication graph of t = 0, for a controller with fixed topology.
-        obstacles: obstacle rule, "nearest" or "all": the obstacle agents that a follower observes.
+        message_graph: messages in use before the obstacle rule; by default those of an ideal radio, none of them lost.
+        fixed_graph: communication graph of t = 0, for a controller with fixed topology; it then replaces the radius
+            graph as the graph of an ideal radio.
+        obstacles: obstacle rule: a follower observes the "nearest" obstacle agent within the radius, or "all".
     """
     # Sum the degrees, which takes no memory for the edges.
     if fixed_graph is None and compute_connectivity(flock).degrees.sum() > MAX_EDGES:
@@ -123,7 +129,10 @@ def build_links(
 
 
 def _drop_failed_agents(graph: Graph, flock: Flock) -> Graph:
-    """Return the graph without messages from agents that send nothing or to agents that receive nothing."""
+    """Return the graph without messages that failures stop; the graph itself if all agents work.
+
+    Silent and stopped agents send nothing; only followers that neither stopped nor drift receive.
+    """
     if flock.all_working:
         return graph
     can_receive = flock.effective_roles[0] == Role.FOLLOWER
@@ -135,12 +144,19 @@ def _drop_failed_agents(graph: Graph, flock: Flock) -> Graph:
 
 
 def _apply_obstacle_rule(flock: Flock, graph: Graph, obstacles: str) -> Edges:
+    """Return the edges of a graph; with the rule "nearest", without all but each receiver's nearest obstacle agent."""
     edges: Edges = find_observed_edges(flock, graph) if obstacles == "nearest" else graph.edges(0)
     return edges
 
 
 def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> bytes:
-    """Return a frame as bytes in the format above."""
+    """Return a frame as bytes in the format of this module's docstring.
+
+    Args:
+        step: number of steps since the start, or the frame's index in a saved flight.
+        time: simulated seconds since the start.
+        pictures: one for each panel.
+    """
     parts = [FRAME_HEADER.pack(FORMAT_VERSION, len(pictures), step, time)]
     for picture in pictures:
         parts += _pack_picture(picture)
@@ -148,7 +164,7 @@ def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> byte
 
 
 def _pack_picture(picture: FlockPicture) -> list[bytes]:
-    """Return the parts of a picture as bytes in the order of the format above."""
+    """Return the header and the arrays of a picture as bytes, in the order of the format in this module's docstring."""
     flock = picture.flock
     places = flock.positions[0, :, :2]
     # The origin is the flock's centre without obstacle agents; subtract it in float64, before conversion to float32.
@@ -173,7 +189,7 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     ]
 
 
-def _pack_array(array: NDArray[Any], kind: str) -> bytes:
-    """Return the bytes of an array, zero-padded to a multiple of 8."""
-    content = array.astype(kind).tobytes()
+def _pack_array(array: NDArray[Any], dtype: str) -> bytes:
+    """Return the bytes of an array, converted to `dtype` and zero-padded to a multiple of 8 bytes."""
+    content = array.astype(dtype).tobytes()
     return content + bytes(-len(content) % 8)

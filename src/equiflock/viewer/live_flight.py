@@ -24,7 +24,7 @@ MAX_TRIAL_AGENTS = 100
 
 
 class LiveFlight:
-    """A flight with its current flock and its recording.
+    """A flight with its current flock and its recording. The constructor computes and records step 0.
 
     Args:
         start: the flock at t = 0, a batch of one.
@@ -55,18 +55,24 @@ class LiveFlight:
         self.recording = self._start_recording()
 
     def advance(self) -> None:
-        """Advance one step."""
+        """Advance one step, which sets `step`, `flock` and `accelerations`; it is not recorded (see `record`)."""
         moment = next(self.flight)
         self.step, self.flock, self.accelerations = moment.step, moment.flock, moment.accelerations
         self._has_received = True
-        """Whether messages were received over the current radio."""
+        """Whether a step was made with the current radio and message buffer, so that the messages in use are known."""
 
     def record(self) -> None:
-        """Add the current state to the recording."""
+        """Add the current state to the recording, in place of an earlier state of the same step."""
         self.recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
 
     def replace_flock(self, flock: Flock, keep: Mask | None = None) -> None:
-        """Continue with a changed flock (see `Flight.replace`)."""
+        """Continue with a changed flock. If roles, obstacles or groups differ, a new recording starts.
+
+        Args:
+            flock: a batch of one: the kept agents in their order, then new ones. Accelerations stay until the next
+                step; those of new agents and of agents that the controller does not command are 0.
+            keep: (N,), mask of the present agents that stay; None if all do.
+        """
         self.flight.replace(flock, keep)
         # Remaining agents keep their accelerations; new agents, leaders and obstacle agents have none.
         kept = self.accelerations if keep is None else self.accelerations[:, keep]
@@ -82,7 +88,10 @@ class LiveFlight:
             self.recording = self._start_recording()
 
     def change_world(self, world: World) -> None:
-        """Continue with another radio and body from the next step on."""
+        """Continue with another radio and body from the next step on; do nothing if the world is the present one.
+
+        A new recording starts if the body has other state arrays; else `world_history` gets an entry.
+        """
         if world == self.world:
             return
         self.world = world
@@ -98,7 +107,11 @@ class LiveFlight:
             self.world_history.append((self.step, world.settings))
 
     def change_controller(self, controller: Controller, options: dict[str, Any]) -> None:
-        """Continue with another controller from the next step on; raise InputError if it fails on this flock."""
+        """Continue with another controller from the next step on, and add its options to `law_history`.
+
+        It is first tried for one step on the first MAX_TRIAL_AGENTS agents. Raise InputError if that fails; the present
+        controller then stays.
+        """
         # Try it on a few agents, as a step of all may take seconds.
         sample = Flock.view(
             *(array[:, :MAX_TRIAL_AGENTS] for array in self.flock.arrays), comm_radius=self.flock.comm_radius
@@ -116,12 +129,13 @@ class LiveFlight:
         self.law_history.append((self.step, options))
 
     def compute_links(self) -> Links:
-        """Return the messages in use and those that were lost."""
+        """Return the messages in use and those that were lost: none before a first step with the current radio."""
         # Agents are in their original memory order: flocks here are too small to be sorted.
         message_graph = self.sensing.compute_message_graph(self.flock) if self._has_received else None
         return build_links(self.flock, message_graph, self.sensing.fixed_graph, self.sensing.obstacles)
 
     def _start_recording(self) -> Recording:
+        """Return a new recording with the current state as its first frame; restart both histories, too."""
         self.world_history = [(self.step, self.world.settings)]
         """Worlds of the recording: (first step, settings that differ from the paper's)."""
         self.law_history = [(self.step, self.options)]

@@ -43,7 +43,9 @@ ControllerLoader = Callable[[str, dict[str, Any]], Controller]
 
 
 class LiveSimulation:
-    """The flights of a setting. Every change applies to all of them, so they always have the same agents.
+    """The one or two flights of a setting, one for each panel of the page.
+
+    Every change except `change_law` applies to all flights, so they always have the same agents.
 
     Args:
         setting: the initial setting.
@@ -91,7 +93,10 @@ class LiveSimulation:
         return self.step * self.setting.time_step
 
     def advance(self, steps: int) -> None:
-        """Advance up to `steps` steps within MAX_ADVANCE_SECONDS, but at least one unless `steps` is 0."""
+        """Advance all flights by up to `steps` steps and record each.
+
+        Stop early after MAX_ADVANCE_SECONDS, but make at least one step unless `steps` is 0.
+        """
         # All flights make the same number of steps, to stay in lockstep.
         end = time.perf_counter() + MAX_ADVANCE_SECONDS
         for _ in range(steps):
@@ -103,16 +108,20 @@ class LiveSimulation:
 
     @property
     def disks(self) -> Float64[np.ndarray, "M 3"]:
-        """Centre and radius of every obstacle except walls; pages index obstacles in this order."""
+        """Centre x, y and radius of every obstacle except walls; requests index obstacles in this order."""
         return obstacle_disks(self.flights[0].flock)
 
     @property
     def warning(self) -> str | None:
-        """A disagreement between the scenario and a law, such as different patterns, or None."""
+        """A message about the first option, such as the pattern, in which scenario and law differ, or None."""
         return next((text for text in self._warnings if text is not None), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the setting, and the scenario's values for fields that the setting leaves open, for the page."""
+        """Return the fields of the event "started", JSON-serializable.
+
+        These are the setting, the communication radius and the orbit switch in effect (the setting may have None for
+        them), the number of the scenario's obstacles, and the warning or None.
+        """
         return {
             "setting": self.setting.model_dump(mode="json"),
             "comm_radius": self.flights[0].flock.comm_radius,
@@ -122,7 +131,7 @@ class LiveSimulation:
         }
 
     def make_pictures(self) -> list[FlockPicture]:
-        """Return the current picture of each flight."""
+        """Return the current picture of each flight, with the communication graph if `edges` is True."""
         disks = self.disks
         pictures = []
         for live in self.flights:
@@ -132,18 +141,29 @@ class LiveSimulation:
         return pictures
 
     def steer(self, velocity: tuple[float, float]) -> None:
-        """Set the velocity of all leaders."""
+        """Set the velocity of all leaders, which keep it; nothing happens without leaders."""
         self._set_velocities(
             lambda flock: np.where(select_role(flock, Role.LEADER)[:, None], velocity, flock.velocities[0])
         )
 
     def scatter(self) -> None:
-        """Draw new velocities for all followers, as at the start, the same in all flights."""
+        """Draw new velocities for all followers that neither stopped nor drift, the same in all flights.
+
+        Their distribution is that of the initial velocities without the velocity that the flock has in common.
+        """
         drawn = self.setting.disk.draw_velocities(self._make_rng("scatter"), self.flights[0].flock.shape[1])
         self._set_velocities(lambda flock: np.where(select_controlled(flock)[:, None], drawn, flock.velocities[0]))
 
     def toggle_nearest_leader(self, position: tuple[float, float], reach: float, panel: int) -> None:
-        """Toggle the agent nearest to a point, within `reach` of it, between leader and follower."""
+        """Toggle the agent nearest to a point between leader and follower, in all flights; obstacle agents are ignored.
+
+        Raise InputError if it is farther than `reach` from the point, or has failed.
+
+        Args:
+            position: the point, in world coordinates.
+            reach: maximum distance, in world units.
+            panel: index of the flight whose positions count.
+        """
         live = self._get_flight(panel)
         # Obstacle agents cannot lead.
         distances = np.where(select_role(live.flock, Role.OBSTACLE), np.inf, compute_distances(live.flock, position))
@@ -153,7 +173,10 @@ class LiveSimulation:
         self.toggle_leader(nearest)
 
     def toggle_leader(self, agent: int) -> None:
-        """Toggle an agent between leader and follower, in all flights."""
+        """Toggle an agent between leader and follower, in all flights.
+
+        Raise InputError if the index is too large, or for failed agents and obstacle agents.
+        """
         first = self.flights[0].flock
         if agent >= first.shape[1] or first.roles[0, agent] == Role.OBSTACLE:
             raise InputError(f"agent {agent} does not exist or is an obstacle agent")
@@ -165,7 +188,10 @@ class LiveSimulation:
             live.replace_flock(replace(live.flock, roles=roles))
 
     def change_world(self, world: WorldSetting) -> None:
-        """Continue with another radio and body, in all flights."""
+        """Continue with another radio and body from the next step on, in all flights, and update the setting.
+
+        Raise InputError if the radio is not ideal and a controller requires an ideal one.
+        """
         new_world = world.make()
         if not new_world.radio.is_ideal:
             self._check_imperfect_radio_supported()
@@ -174,7 +200,14 @@ class LiveSimulation:
         self.setting = self.setting.model_copy(update={"world": world})
 
     def change_law(self, panel: int, options: dict[str, Any]) -> None:
-        """Continue one flight with other options of its controller."""
+        """Continue one flight with other options of its controller from the next step on, and update the setting.
+
+        Raise InputError if the controller cannot be built or fails on this flock.
+
+        Args:
+            panel: index of the flight.
+            options: all options that differ from their defaults, in place of the present ones.
+        """
         live = self._get_flight(panel)
         controller = self._load(self.setting.controllers[panel], options)
         live.change_controller(controller, options)
@@ -182,7 +215,11 @@ class LiveSimulation:
         self.setting = self.setting.replace_law_options(panel, options)
 
     def fail_agents(self, kind: FailureKind, agents: int) -> None:
-        """Let `agents` random followers fail, or all that work if they are fewer, the same in all flights."""
+        """Let `agents` random working followers fail, or all if they are fewer, the same in all flights.
+
+        Leaders and agents that have failed before are not chosen. Raise InputError if no follower works, or if a
+        controller requires an ideal radio.
+        """
         self._check_imperfect_radio_supported()
         first = self.flights[0].flock
         working = np.flatnonzero((first.roles[0] == Role.FOLLOWER) & (first.conditions[0] == Condition.WORKING))
@@ -194,11 +231,14 @@ class LiveSimulation:
         self._set_conditions(conditions)
 
     def repair_agents(self) -> None:
-        """Repair all agents, in all flights; stopped agents start at rest."""
+        """Set the condition of all agents to working, in all flights; stopped agents start at rest."""
         self._set_conditions(np.zeros_like(self.flights[0].flock.conditions))
 
     def remove_agents(self, positions: Sequence[tuple[float, float]], reach: float, panel: int) -> None:
-        """Remove the agents within `reach` of any of the positions in one panel, from all flights."""
+        """Remove the agents within `reach` of any of the positions in one panel, from all flights.
+
+        Obstacle agents stay. Nothing happens if no agent is near; raise InputError if none would remain.
+        """
         live = self._get_flight(panel)
         # Agents are selected by their positions in the panel that was clicked.
         near = np.zeros(live.flock.shape[1], bool)
@@ -213,7 +253,7 @@ class LiveSimulation:
             flight.replace_flock(keep_agents(flight.flock, ~removed), ~removed)
 
     def add_disk(self, disk: DiskObstacle) -> None:
-        """Add a disk obstacle to all flights."""
+        """Add a disk obstacle to all flights, as the last of `disks`; raise InputError if there are MAX_DISKS."""
         if len(self.disks) >= MAX_DISKS:
             raise InputError(f"at most {MAX_DISKS} obstacles are allowed: remove one first")
         rim = disk.make_rim(self.setting.rim_spacing)
@@ -221,7 +261,7 @@ class LiveSimulation:
             live.replace_flock(add_obstacle(live.flock, rim))
 
     def move_disk(self, index: int, position: tuple[float, float]) -> None:
-        """Move the centre of a disk obstacle to a position."""
+        """Move the centre of the obstacle `disks[index]` to a position; raise InputError if there is none."""
         moved = select_obstacle(self.flights[0].flock, index)
         shift = np.subtract(position, self.disks[index, :2])
         for live in self.flights:
@@ -230,19 +270,22 @@ class LiveSimulation:
             live.replace_flock(replace(live.flock, positions=positions))
 
     def remove_disk(self, index: int) -> None:
-        """Remove a disk obstacle."""
+        """Remove the obstacle `disks[index]`, so that later indices decrease; raise InputError if there is none."""
         keep = ~select_obstacle(self.flights[0].flock, index)
         for live in self.flights:
             live.replace_flock(keep_agents(live.flock, keep), keep)
 
     def set_orbit(self, enabled: bool) -> None:
-        """Switch the orbit technique on or off."""
+        """Switch the orbit technique on or off from the next step on, in all flights; the setting keeps its value."""
         self.orbit_enabled = enabled
         for live, orbit in zip(self.flights, self._orbits, strict=True):
             live.sensing.orbit = orbit if enabled else None
 
     def to_trajectories(self) -> list[Trajectory]:
-        """Return the recording of each flight since its agents last changed."""
+        """Return the recording of each flight, with its configuration.
+
+        It starts when roles, agents or obstacles of the flock, or the state arrays of its body, last changed.
+        """
         world = self.setting.world.make()
         config = {
             "scenario": self.setting.scenario,
@@ -264,17 +307,18 @@ class LiveSimulation:
         return trajectories
 
     def _set_velocities(self, compute_velocities: Callable[[Flock], NDArray[Any]]) -> None:
+        """Set the velocities of all agents in each flight to those (N, 2) that are computed from its flock."""
         for live in self.flights:
             live.replace_flock(replace(live.flock, velocities=compute_velocities(live.flock)[None]))
 
     def _set_conditions(self, conditions: Conditions) -> None:
-        """Set the conditions of the agents in all flights."""
+        """Set the conditions (1, N) in all flights; agents that are stopped then get zero velocity."""
         for live in self.flights:
             velocities = np.where((conditions == Condition.STOPPED)[..., None], 0.0, live.flock.velocities)
             live.replace_flock(replace(live.flock, conditions=conditions, velocities=velocities))
 
     def _check_imperfect_radio_supported(self) -> None:
-        """Raise InputError if one of the controllers requires an ideal radio."""
+        """Raise InputError if one of the controllers requires an ideal radio and no failures."""
         for live, name in zip(self.flights, self.setting.controllers, strict=True):
             if live.sensing.senses.requires_ideal_radio:
                 raise InputError(
@@ -282,11 +326,12 @@ class LiveSimulation:
                 )
 
     def _make_rng(self, name: str) -> np.random.Generator:
-        """Return the next random generator, reproducible for the same seed and sequence of actions."""
+        """Return a new random generator, seeded by the setting's seed, a name, and the number of calls so far."""
         self._draw_count += 1
         return make_rng(self.setting.seed, name, self._draw_count)
 
     def _get_flight(self, panel: int) -> LiveFlight:
+        """Return the flight of a panel; raise InputError if there is no such panel."""
         if panel >= len(self.flights):
             raise InputError(f"panel must be below {len(self.flights)}; got {panel}")
         return self.flights[panel]

@@ -41,11 +41,13 @@ class Playback:
         end = max((int(run.steps[0]) + 0.5) * run.time_step for run in self.runs)
         self.frame_count = max(int(np.count_nonzero(self.runs[0].times < end)), 1)
         self.edges = False
+        """Whether pictures include the communication graph."""
         self.frame = 0
+        """Index of the current frame."""
 
     @property
     def step(self) -> int:
-        """Index of the current frame."""
+        """Index of the current frame, under the name that `LiveSimulation` has for the number of steps."""
         return self.frame
 
     @property
@@ -54,11 +56,14 @@ class Playback:
         return float(self.runs[0].times[self.frame])
 
     def seek(self, frame: int) -> None:
-        """Go to a frame, or to the last if the index is beyond it."""
+        """Go to a frame by its index, or to the last if the index is beyond it."""
         self.frame = min(frame, self.frame_count - 1)
 
     def make_pictures(self) -> list[FlockPicture]:
-        """Return the picture of each flight at the current frame."""
+        """Return the picture of each flight at the current frame, with all links within R if `edges` is True.
+
+        The trajectory's last frame has no accelerations. A flight whose end is reached has `has_ended` set.
+        """
         pictures = []
         for run in self.runs:
             flock = run.flock(self.frame)
@@ -74,7 +79,14 @@ class Playback:
         return pictures
 
     def to_dict(self, stop: Stop | None = None) -> dict[str, Any]:
-        """Return times, names and curves for the page. `stop` cancels the measurement, which may take long."""
+        """Return times, flights and curves for the page, JSON-serializable.
+
+        The curves have the metrics of each flight, with None for infinity and NaN, at up to MAX_CURVE_POINTS evenly
+        spaced frames, the first and the last included.
+
+        Args:
+            stop: cancels the measurement, which may take long, with a SearchCancelledError.
+        """
         first = self.runs[0]
         # Evenly spaced frames without repetition, including the first and the last.
         measured = np.unique(np.linspace(0, self.frame_count - 1, MAX_CURVE_POINTS).round().astype(int))
@@ -93,6 +105,7 @@ class Playback:
         }
 
     def _make_pictures_at(self, frame: int) -> list[FlockPicture]:
+        """Return the picture of each flight at a frame; the current frame stays the same."""
         before, self.frame = self.frame, frame
         pictures = self.make_pictures()
         self.frame = before
@@ -100,13 +113,13 @@ class Playback:
 
 
 def _compute_held_accelerations(run: Trajectory, frame: int) -> Vectors:
-    """Return the constant accelerations that lead from a frame to the next, for any body."""
+    """Return the constant accelerations (1, N, D) that lead from a frame to the next one's positions."""
     time = float(run.times[frame + 1] - run.times[frame])
     return compute_acceleration_between(run.positions[frame], run.velocities[frame], run.positions[frame + 1], time)
 
 
 def _describe_flight(run: Trajectory) -> dict[str, Any]:
-    """Return controller, scenario, size and ending of a flight, as the page shows them."""
+    """Return controller, scenario (without options), agents (without obstacle agents) and ending of a flight."""
     return {
         "controller": str(run.config.get("controller", "flight")),
         "scenario": str(run.config.get("scenario", "")).partition(":")[0],
@@ -116,18 +129,18 @@ def _describe_flight(run: Trajectory) -> dict[str, Any]:
 
 
 def _format_ending(run: Trajectory) -> str:
-    """Return the outcome and time of a flight's end, or "" if it reached its full duration."""
+    """Return a text with outcome and time of a flight's end in seconds, or "" if it reached its full duration."""
     outcome = run.outcome[0]
     return "" if outcome == Outcome.TIME_UP else f"{outcome} at {int(run.steps[0]) * run.time_step:.2f} s"
 
 
 def _replace_nonfinite(metric_values: tuple[float, ...]) -> list[float | None]:
-    """Replace infinity and NaN, which JSON lacks, by None."""
+    """Return the values as a list, with None for infinity and NaN, which JSON lacks."""
     return [value if math.isfinite(value) else None for value in metric_values]
 
 
 def check_playback(runs: Sequence[Trajectory]) -> None:
-    """Raise InputError unless there are one or two flights with the same times."""
+    """Raise InputError if there are no flights, more than two, or two with different frame times."""
     if not 1 <= len(runs) <= MAX_FLIGHTS:
         raise InputError(f"flights must be one, or {MAX_FLIGHTS} side by side; got {len(runs)}")
     if any(not np.array_equal(run.times, runs[0].times) for run in runs):

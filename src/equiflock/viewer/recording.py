@@ -21,13 +21,14 @@ MAX_BYTES = 64 * 2**20
 class Recording:
     """Frames of a flight: every step or, when memory is full, every second step, every fourth, and so on.
 
-    A trajectory has constant agents; when they change, a new recording starts.
+    The newest step is always among the frames. A trajectory has constant agents; when they change, a new recording
+    starts.
 
     Args:
-        step: the first step.
+        step: the first step; it is not recorded before it is added.
         flock: the flock at that step, a batch of one.
         body_state: body state arrays (see `Moment.body_state`).
-        max_bytes: maximum memory of the frames.
+        max_bytes: maximum memory of the frames; at least 8 frames are kept.
     """
 
     def __init__(
@@ -46,7 +47,11 @@ class Recording:
         self._max_frames = max(max_bytes // size, 8)
 
     def add(self, step: int, flock: Flock, accelerations: Vectors, body_state: BodyState = EMPTY_BODY_STATE) -> None:
-        """Record a step, replacing it if it was recorded before the user changed the flock."""
+        """Append copies of a step's arrays as the newest frame.
+
+        It replaces the newest frame if that is the same step (the user changed the flock since) or no multiple of
+        `keep_every` after the first. If memory is full, every second frame is dropped and `keep_every` is doubled.
+        """
         last = self._steps[-1] if self._steps else None
         # The newest step is always kept; when another follows, it is dropped unless it is a multiple of `keep_every`.
         if last is not None and (last == step or (last - self.first_step) % self.keep_every):
@@ -62,11 +67,16 @@ class Recording:
         self._frames.append(tuple(array.copy() for array in arrays))
 
     def to_trajectory(self, time_step: float, config: dict[str, Any]) -> Trajectory:
-        """Return the recording as a trajectory whose time starts at 0."""
+        """Return the recording as a trajectory whose time starts at 0 and whose outcome is TIME_UP.
+
+        Args:
+            time_step: seconds per step.
+            config: the trajectory's config, to which `start_time` (seconds since the live flight's start) and
+                `keep_every` (steps between frames, except before the last) are added.
+        """
         steps = np.array(self._steps) - self.first_step
         stacked = (np.stack(part) for part in zip(*self._frames, strict=True))
         positions, velocities, accelerations, conditions, *body_arrays = stacked
-        # The config has the start in the live flight, in seconds, and the steps between frames.
         config = {**config, "start_time": self.first_step * time_step, "keep_every": self.keep_every}
         return Trajectory(
             times=steps * time_step,

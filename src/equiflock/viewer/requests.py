@@ -35,7 +35,7 @@ BoundedIndex = Annotated[int, Field(ge=0, le=10**9)]
 
 
 class Start(StrictModel):
-    """Start a flight in place of the current one, and cancel a running search for initial conditions."""
+    """Start a flight in place of the current one. On receipt it cancels a running search for initial conditions."""
 
     command: Literal["start"]
     setting: Setting
@@ -48,7 +48,7 @@ class Cancel(StrictModel):
 
 
 class Play(StrictModel):
-    """Play a flock of the saved flights with which the server was started."""
+    """Play a flock, by its index in the batch, of the saved flights with which the server was started."""
 
     command: Literal["play"]
     flock: BoundedIndex = 0
@@ -62,25 +62,25 @@ class Advance(StrictModel):
 
 
 class Seek(StrictModel):
-    """Go to a frame of a saved flight."""
+    """Go to a frame of a saved flight by its index, or to the last if the index is beyond it."""
 
     command: Literal["seek"]
     frame: BoundedIndex
 
 
 class ShowEdges(StrictModel):
-    """Choose whether pictures include the communication graph."""
+    """Choose whether pictures include the communication graph; the answer is a frame."""
 
     command: Literal["show_edges"]
     edges: bool
 
 
 class Action(StrictModel, ABC):
-    """A request that changes live flights."""
+    """A request that changes live flights, by the method of `LiveSimulation` with the name of its command."""
 
     @abstractmethod
     def apply(self, live_simulation: LiveSimulation) -> None:
-        """Apply the request to live flights."""
+        """Apply the request to live flights; raise InputError if that is not possible."""
 
 
 class Steer(Action):
@@ -95,7 +95,7 @@ class Steer(Action):
 
 
 class ToggleNearestLeader(Action):
-    """Toggle the agent nearest to a point between leader and follower."""
+    """Toggle the agent nearest to a point in a panel, within `reach` of it, between leader and follower."""
 
     command: Literal["toggle_nearest_leader"]
     position: Point
@@ -119,7 +119,7 @@ class ToggleLeader(Action):
 
 
 class RemoveAgents(Action):
-    """Remove the agents within `reach` of any of the positions."""
+    """Remove the agents within `reach` of any of the positions in a panel; obstacle agents stay."""
 
     command: Literal["remove_agents"]
     positions: Annotated[tuple[Point, ...], Field(max_length=100)]
@@ -143,7 +143,7 @@ class AddDisk(Action):
 
 
 class MoveDisk(Action):
-    """Move a disk obstacle."""
+    """Move the centre of a disk obstacle, indexed as in the frame, to a position."""
 
     command: Literal["move_disk"]
     index: BoundedIndex
@@ -155,7 +155,7 @@ class MoveDisk(Action):
 
 
 class RemoveDisk(Action):
-    """Remove a disk obstacle."""
+    """Remove a disk obstacle, indexed as in the frame."""
 
     command: Literal["remove_disk"]
     index: BoundedIndex
@@ -188,7 +188,7 @@ class ChangeWorld(Action):
 
 
 class ChangeLaw(Action):
-    """Continue one flight with other options of its controller."""
+    """Continue the flight of a panel with other options of its controller, in place of all present ones."""
 
     command: Literal["change_law"]
     options: LawOptions
@@ -196,6 +196,7 @@ class ChangeLaw(Action):
 
     @model_validator(mode="after")
     def _check_options(self) -> ChangeLaw:
+        """Raise InputError for options of a wrong type or out of bounds, and for those that set the robots' units."""
         check_law_options(self.options)
         return self
 
@@ -205,7 +206,7 @@ class ChangeLaw(Action):
 
 
 class FailAgents(Action):
-    """Let `agents` random followers fail, or all that work if they are fewer."""
+    """Let `agents` random working followers fail, or all if they are fewer."""
 
     command: Literal["fail_agents"]
     kind: FailureKind
@@ -217,7 +218,7 @@ class FailAgents(Action):
 
 
 class RepairAgents(Action):
-    """Repair all agents."""
+    """Set the condition of all agents to working."""
 
     command: Literal["repair_agents"]
 
@@ -227,7 +228,7 @@ class RepairAgents(Action):
 
 
 class Scatter(Action):
-    """Draw new velocities for all followers."""
+    """Draw new velocities for all followers that neither stopped nor drift."""
 
     command: Literal["scatter"]
 
@@ -237,7 +238,7 @@ class Scatter(Action):
 
 
 class Save(StrictModel):
-    """Save the flight and a film of it."""
+    """Save the recordings of the live flights and a film of them in the background."""
 
     command: Literal["save"]
     speed: Annotated[float, Field(ge=0.01, le=10.0)] = 0.5
@@ -271,7 +272,7 @@ _request_adapter: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(di
 
 
 def parse_request(text: str) -> Request:
-    """Parse a message; raise InputError with one line for the page if it is invalid."""
+    """Return the request in a JSON message; raise InputError with the first error as one line if it is invalid."""
     try:
         return _request_adapter.validate_json(text)
     except ValidationError as error:

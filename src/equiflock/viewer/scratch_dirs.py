@@ -20,10 +20,10 @@ MIN_AGE_SECONDS = 10.0
 
 @contextmanager
 def make_scratch_dir(out: Path) -> Iterator[Path]:
-    """Create a hidden directory in `out`, which is created if missing; remove it on exit, also after an error.
+    """Create a hidden directory in `out`, which is created if missing, and yield its path.
 
-    The directory is locked. If the process is killed, the system releases the lock, and `remove_stale_scratch_dirs` can
-    remove the directory.
+    On exit, also after an error, it is removed with what is left in it. Until then it is locked. If the process is
+    killed, the system releases the lock, and `remove_stale_scratch_dirs` can remove the directory.
     """
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=out))
@@ -37,7 +37,10 @@ def make_scratch_dir(out: Path) -> Iterator[Path]:
 
 
 def remove_stale_scratch_dirs(out: Path) -> None:
-    """Remove the scratch directories that killed processes left in `out`."""
+    """Remove the scratch directories that killed processes left in `out`, which may be missing.
+
+    Those that are locked, younger than MIN_AGE_SECONDS, not accessible, or on a file system without locks stay.
+    """
     for folder in out.glob(f"{SCRATCH_PREFIX}*"):
         try:
             if time.time() - folder.stat().st_mtime < MIN_AGE_SECONDS:

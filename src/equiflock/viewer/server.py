@@ -48,7 +48,11 @@ def create_app(viewer_config: ViewerConfig, host: str) -> FastAPI:
 
     Only pages of this server may use it: the Host header must name the server, and the origin of a websocket must be
     that host and port, so that no other page in the same browser can run flights or save files here. The port may be
-    that of a tunnel.
+    that of a tunnel. With MAX_SESSIONS open pages, another one is closed with CLOSE_TRY_AGAIN_LATER.
+
+    Args:
+        viewer_config: what pages may choose from.
+        host: name or address of the server; localhost, 127.0.0.1 and ::1 are accepted too.
     """
     app = FastAPI(openapi_url=None)
     # One thread per page, so that a long search does not block other pages.
@@ -60,7 +64,7 @@ def create_app(viewer_config: ViewerConfig, host: str) -> FastAPI:
 
     @app.middleware("http")
     async def check_host(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        """Refuse requests with a foreign Host header, and add headers to all responses."""
+        """Refuse a foreign Host header with status 400, and add RESPONSE_HEADERS to all other responses."""
         if _parse_host_name(request.headers) not in names:
             return Response("the Host header does not name this server", status_code=400)
         response = await call(request)
@@ -69,7 +73,7 @@ def create_app(viewer_config: ViewerConfig, host: str) -> FastAPI:
 
     @app.websocket("/flight")
     async def flight(websocket: WebSocket) -> None:
-        """Serve the connection of a page until it closes."""
+        """Serve the websocket of a page until it closes; refuse foreign hosts and origins, and too many pages."""
         headers = websocket.headers
         if _parse_host_name(headers) not in names or headers.get("origin") != f"http://{headers['host']}":
             await websocket.close()  # before accepting: responds 403
@@ -99,7 +103,16 @@ def create_app(viewer_config: ViewerConfig, host: str) -> FastAPI:
 
 
 def open_listening_socket(host: str, port: int, on_busy: Callable[[int], object]) -> socket.socket:
-    """Return a listening socket on the first free port from `port` on; call `on_busy` with each port in use."""
+    """Return a listening socket on the first free port of up to MAX_PORT_ATTEMPTS from `port` on.
+
+    Raise InputError if all are in use, if one needs permission, or if the host is a wildcard or no address of this
+    machine.
+
+    Args:
+        host: name or address of this machine.
+        port: first port to try; 0 lets the system choose one.
+        on_busy: called with each port that is in use.
+    """
     if not 0 <= port <= 65535:
         raise InputError(f"port must be from 0 to 65535; got {port}")
     _check_not_wildcard(host)
@@ -129,7 +142,7 @@ def open_listening_socket(host: str, port: int, on_busy: Callable[[int], object]
 
 
 def _check_not_wildcard(address: str) -> None:
-    """Raise InputError for 0.0.0.0, :: and ::ffff:0.0.0.0, which mean all addresses of the machine."""
+    """Raise InputError for 0.0.0.0, :: and ::ffff:0.0.0.0, which mean all addresses; any host name passes."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -150,7 +163,7 @@ class Server(uvicorn.Server):
 
     @override
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down after unfinished saves; a second Ctrl-C cancels them."""
+        """Close all connections, then wait until no save is queued or running; a second Ctrl-C cancels the saves."""
         await super().shutdown(sockets)
         if self._archive.is_busy:
             log.warning("waiting for a flight to be saved (press Ctrl-C again to cancel)")
@@ -161,7 +174,7 @@ class Server(uvicorn.Server):
 
 
 def make_server(viewer_config: ViewerConfig, host: str) -> Server:
-    """Return a server for pages at `host`; call its `run` with a socket."""
+    """Return a server, not yet running, for pages at `host`; `run([socket])` serves them until it is interrupted."""
     app = create_app(viewer_config, host)
     return Server(
         uvicorn.Config(
@@ -177,12 +190,12 @@ def make_server(viewer_config: ViewerConfig, host: str) -> Server:
 
 
 def address(host: str, port: int) -> str:
-    """Return the URL of the page."""
+    """Return the URL of the page, with a slash at its end."""
     return f"http://{_format_host(host)}:{port}/"
 
 
 def _parse_host_name(headers: Headers) -> str | None:
-    """Return the host name in the Host header, without the port, or None if it is malformed."""
+    """Return the host name in the Host header, in lower case without the port; None if missing or malformed."""
     with suppress(ValueError):
         return urlsplit(f"//{headers.get('host', '')}").hostname
     return None

@@ -36,7 +36,7 @@ Reply = bytes | dict[str, Any]
 
 @dataclass(frozen=True)
 class PendingRequest:
-    """A pending request, or the error in it, and the `Stop` that cancels the search it may start."""
+    """A received request, or the error in it, and the `Stop` that cancels the search it may start."""
 
     request: requests.Request | InputError
     stop: Stop
@@ -67,7 +67,10 @@ class Session:
         """Cancels the search of the latest start request."""
 
     async def serve(self, socket: WebSocket) -> None:
-        """Answer requests until the page disconnects; then free its flight, and cancel a running search."""
+        """Answer requests until the page disconnects or sends too many; then cancel its search and drop its flight.
+
+        An unfinished save continues. Raise the error of answering if that fails while the page is connected.
+        """
         # Receiving and answering are separate tasks, so that "cancel" is received during a search.
         waiting: asyncio.Queue[PendingRequest] = asyncio.Queue()
         receiving = asyncio.create_task(self._receive_all(socket, waiting))
@@ -87,7 +90,7 @@ class Session:
                 answering.result()
 
     async def _receive_all(self, socket: WebSocket, waiting: asyncio.Queue[PendingRequest]) -> None:
-        """Queue requests until the page disconnects."""
+        """Queue parsed requests until the page disconnects; if MAX_PENDING_REQUESTS are queued, disconnect it."""
         while (message := await socket.receive())["type"] == "websocket.receive":
             if waiting.qsize() >= MAX_PENDING_REQUESTS:
                 await socket.close(CLOSE_POLICY_VIOLATION, "too many pending requests: wait for answers")
@@ -95,7 +98,11 @@ class Session:
             waiting.put_nowait(self._receive(message.get("text") or ""))
 
     async def _answer_all(self, socket: WebSocket, waiting: asyncio.Queue[PendingRequest]) -> None:
-        """Execute requests one after the other on a worker thread, and send the answers."""
+        """Send the welcome message; then execute requests one after the other on a worker thread, and send the answers.
+
+        Between them, send progress of the compiler every PROGRESS_INTERVAL while an answer waits for kernels, and start
+        a task that sends the progress of a save. Runs until it is cancelled.
+        """
         await socket.send_json({"event": "welcome", **self.viewer_config.to_dict()})
         loop = asyncio.get_running_loop()
         while True:
@@ -114,11 +121,14 @@ class Session:
                 self._save_job.progress_task = asyncio.create_task(self._save_job.send_progress(socket))
 
     def answer(self, text: str) -> Reply:
-        """Execute the request in a message and return the answer; an error is one line in the answer."""
+        """Execute the request in a JSON message in this thread; return the answer, also for errors."""
         return self._answer_request(self._receive(text))
 
     def _receive(self, text: str) -> PendingRequest:
-        """Parse a request. "start", "play" and "cancel" cancel earlier searches."""
+        """Parse a message into a request or the InputError in it.
+
+        Valid "start", "play" and "cancel" requests cancel, here on receipt, the searches of earlier requests.
+        """
         try:
             request = requests.parse_request(text)
         except InputError as error:
@@ -129,6 +139,7 @@ class Session:
         return PendingRequest(request, self._stop)
 
     def _answer_request(self, pending: PendingRequest) -> Reply:
+        """Execute a request and return the answer; errors become answers "cancelled", "refused" or "failed"."""
         try:
             if isinstance(pending.request, InputError):
                 raise pending.request
@@ -142,10 +153,17 @@ class Session:
             return self._drop_flight(f"{type(error).__name__}: {error}")
 
     def _drop_flight(self, text: str) -> Reply:
+        """Drop the current flight and return the answer "failed" with a text."""
         self.current = None
         return {"event": "failed", "text": text}
 
     def _execute(self, request: requests.Request, stop: Stop) -> Reply:
+        """Execute a valid request and return its answer.
+
+        The answer is "started" for start and play, a frame for show_edges, seek and advance, "saving" for save, and
+        "done" for cancel and actions. If advancing raises InputError, the flight is dropped and the answer is "failed".
+        Raise InputError if the request needs a flight of another kind, live or saved, or if none is running.
+        """
         if isinstance(request, requests.Cancel):
             return {"event": "done"}  # the search was cancelled on receipt
         if isinstance(request, requests.Start):
@@ -185,6 +203,7 @@ class Session:
         return pack_frame(current.step, current.time, current.make_pictures())
 
     def _start_saving(self, live_simulation: LiveSimulation, speed: float) -> Reply:
+        """Queue a save and return the answer "saving"; raise InputError if this session's last save is unfinished."""
         if self._save_job is not None and not self._save_job.future.done():
             raise InputError("a flight is being saved: wait until it is done")
         self._save_job = _SaveJob(self._archive, live_simulation, speed)
@@ -204,10 +223,14 @@ class _SaveJob:
         """Sends progress to the page."""
 
     def _on_frame(self, done: int, total: int) -> None:
+        """Store the progress of the film; called in the archive's worker thread."""
         self.film_progress = done, total
 
     async def send_progress(self, socket: WebSocket) -> None:
-        """Send progress and finally the result to the page while it is connected."""
+        """Send "save_progress" every PROGRESS_INTERVAL, and finally "saved" or "save_failed", to the page.
+
+        Stop silently if the page disconnects; the save continues.
+        """
         future = asyncio.wrap_future(self.future)
         with suppress(RuntimeError, WebSocketDisconnect):
             while not future.done():

@@ -45,7 +45,7 @@ class DiskObstacle(StrictModel):
     radius: DiskRadius
 
     def make_rim(self, spacing: float) -> Points:
-        """Return the positions of its agents: a regular polygon with sides as close to `spacing` as possible."""
+        """Return the positions (count, 2) of its agents: a regular polygon with sides as close to `spacing` as possible."""
         return ring((self.x, self.y), self.radius, spacing=spacing)
 
 
@@ -80,7 +80,10 @@ class Setting(StrictModel):
 
     @model_validator(mode="after")
     def _split_controller_names(self) -> Setting:
-        """Move options after the name of a law to the options field, which the page's sliders show."""
+        """Move options after the name of a law to the options field, which the page's sliders show.
+
+        Options that the field already has win; `comm_radius` and `time_scale` stay in the name.
+        """
         for name, (field, options) in zip(self.controllers, OPTION_FIELDS.items(), strict=False):
             short_name, name_options = split_law_options(name)
             # The class is frozen.
@@ -90,7 +93,10 @@ class Setting(StrictModel):
 
     @model_validator(mode="after")
     def _check_buildable(self) -> Setting:
-        """Raise InputError for an unknown scenario, and for options that it lacks or that are out of range."""
+        """Raise InputError for an unknown scenario, options that it lacks or that are out of range, and shared fields.
+
+        Of the laws' options only types and bounds are checked; whether a law has them shows when it is loaded.
+        """
         for _, options in self.controller_specs:
             check_law_options(options)
         if self.compare is None and self.compare_options:
@@ -114,12 +120,15 @@ class Setting(StrictModel):
         return tuple(zip(self.controllers, options, strict=False))
 
     def replace_law_options(self, panel: int, options: dict[str, Any]) -> Setting:
-        """Return a copy with other options of one panel's controller."""
+        """Return a copy, not validated, with `options` in place of all options of the controller of panel 0 or 1."""
         return self.model_copy(update={list(OPTION_FIELDS.values())[panel]: options})
 
     @property
     def shared_fields(self) -> dict[str, Any]:
-        """Values of fields that many scenarios have, directly or in their disk; None for the scenario's default."""
+        """Values of fields that many scenarios have, directly or in their disk; None for the scenario's default.
+
+        The automatic radius rule is the scenario's, or constant density beyond MAX_AGENTS_PAPER_RULE agents.
+        """
         dense = "constant-density" if self.agents > MAX_AGENTS_PAPER_RULE else None
         return {
             "flocks": 1,
@@ -130,7 +139,7 @@ class Setting(StrictModel):
         }
 
     def make(self) -> Scenario:
-        """Build the scenario."""
+        """Build the scenario with its options and shared fields; `disks` and `world` are not part of it."""
         shared_fields = {name: value for name, value in self.shared_fields.items() if value is not None}
         return make_scenario(self.scenario, defaults=shared_fields, **self.options)
 
@@ -146,10 +155,13 @@ class Setting(StrictModel):
         return self.disk.min_separation or RandomDisk.min_separation
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw initial conditions: the flock with the scenario's obstacles, followed by `disks` in order.
+        """Return initial conditions, a batch of one: the flock with the scenario's obstacles, then `disks` in order.
+
+        The same setting gives the same flock. Raise InputError if none are found, if they are not in two dimensions,
+        or if there are more than MAX_TOTAL_AGENTS agents, obstacle agents included.
 
         Args:
-            stop: cancels the search, as in `RandomDisk`.
+            stop: cancels the search with a SearchCancelledError.
         """
         try:
             flock = self.make().draw(stop)[0]
@@ -172,13 +184,16 @@ class Setting(StrictModel):
 
 
 def _check_option(name: str, value: object) -> None:
-    """Raise InputError for values of a type that no scenario option has, and for numbers out of bounds."""
+    """Raise InputError if a scenario option is no number, boolean, short text or None, or a number out of bounds."""
     # Integers are counts, such as agents, and have a lower limit.
     _check_value(name, value, MAX_AGENTS if isinstance(value, int) else MAX_COORDINATE, MAX_OPTION_LENGTH)
 
 
 def check_law_options(options: dict[str, Any]) -> None:
-    """Raise InputError for values of a type that no law option has, and for numbers out of bounds."""
+    """Raise InputError if an option is no number, boolean, short text or None, or a number out of bounds.
+
+    Also raise it for `comm_radius` and `time_scale`, which only the server's command line sets.
+    """
     for name, value in options.items():
         _check_value(name, value, MAX_COORDINATE, MAX_NAME_LENGTH)
         if name in UNIT_OPTIONS:
@@ -186,6 +201,14 @@ def check_law_options(options: dict[str, Any]) -> None:
 
 
 def _check_value(name: str, value: object, limit: float, max_length: int) -> None:
+    """Raise InputError if a value is no number, boolean, text or None, or exceeds a limit.
+
+    Args:
+        name: name of the option.
+        value: its value.
+        limit: maximum absolute value of a number.
+        max_length: maximum number of characters of name and value together.
+    """
     if not isinstance(value, bool | int | float | str | None) or len(f"{name}{value}") > max_length:
         raise InputError(f"{name[:40]} must be a number, true, false or a short text; got {shorten_repr(value)[:40]}")
     if isinstance(value, int | float) and not -limit <= value <= limit:

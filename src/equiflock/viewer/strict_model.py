@@ -12,7 +12,10 @@ class StrictModel(BaseModel):
 
 
 def format_validation_error(error: ValidationError) -> str:
-    """Return the first validation error and its field as one line."""
+    """Return the first validation error as one line: field, message and received value, shortened.
+
+    For an InputError that a validator raised, it is that error's message alone.
+    """
     first = error.errors()[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])  # a message of equiflock's

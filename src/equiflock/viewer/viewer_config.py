@@ -62,7 +62,12 @@ class ViewerConfig:
         return tuple(name for name in self.setting.controllers if "=" in name and not name.endswith(WEIGHTS_SUFFIX))
 
     def load(self, name: str, options: dict[str, Any]) -> Controller:
-        """Load a controller; raise InputError if it is not offered or cannot be built."""
+        """Build a controller; raise InputError if it or a text option is not offered, or if it cannot be built.
+
+        Args:
+            name: one of `controllers`.
+            options: options of a law that differ from their defaults.
+        """
         if name not in self.controllers:
             raise_wrong_choice("controller", name, (*controller_names(), *map(str, self.weights)))
         self._check_text_options(name, options)
@@ -74,7 +79,11 @@ class ViewerConfig:
             raise InputError(f"controller {name!r} cannot be made: {type(error).__name__}: {error}") from None
 
     def _check_text_options(self, name: str, options: dict[str, Any]) -> None:
-        """Raise InputError for text that is not offered: text from a page could be anything, such as a path."""
+        """Raise InputError for text values that are not offered: text from a page could be anything, such as a path.
+
+        Offered are the option's default, its choices, words that its safe pattern matches, and the values that the
+        initial setting has for this controller. Values other than text pass.
+        """
         initial_options = [options for controller, options in self.setting.controller_specs if controller == name]
         for option in controller_options(name.partition(":")[0]):
             value = options.get(option.name)
@@ -87,11 +96,14 @@ class ViewerConfig:
             raise InputError(f"{option.name} of {name} can only be set when the server is started; got {value!r:.40}")
 
     def check_start(self) -> None:
-        """Raise InputError if no initial conditions are found for the initial setting."""
+        """Raise InputError if no initial conditions are found for the initial setting; the search may take long."""
         self.setting.draw()
 
     def compile_kernels(self) -> None:
-        """Compile or load every kernel that a page may need, starting with those of the initial setting."""
+        """Compile the kernels that pages need, or load them from the cache, by simulating a few steps of some settings.
+
+        The initial setting comes first. Weight functions of laws are not included.
+        """
         LiveSimulation(self.setting, self.load).advance(2)
         # Small and large flocks use different kernels; a distant obstacle adds the obstacle kernels.
         distant = DiskObstacle(x=1000.0, y=1000.0, radius=0.1)

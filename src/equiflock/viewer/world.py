@@ -34,14 +34,13 @@ class WorldSetting(StrictModel):
 
     @model_validator(mode="after")
     def _check_buildable(self) -> WorldSetting:
-        """Raise InputError for an unknown body, and for parameters that it lacks."""
+        """Raise InputError for an unknown body, options after its name, and values of parameters that it lacks."""
         body_class(self.body)  # only a name: options after it would not be bounded
         self.make()
         return self
 
     def make(self) -> World:
-        """Build the world."""
-        # Omit default values, which the chosen body may lack.
+        """Build radio and body; parameters at their defaults are omitted, as the body may lack them."""
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
         values = {name: getattr(self, name) for name in defaults}
         world = make_world(**{name: value for name, value in values.items() if value != defaults[name]})
@@ -50,7 +49,7 @@ class WorldSetting(StrictModel):
 
 
 def list_bodies() -> list[dict[str, Any]]:
-    """Return the name of each body with those of its parameters that have sliders."""
+    """Return a dict with `name` and `parameters`, those of BODY_PARAMETERS that it has, for each registered body."""
     field_names = {name: {field.name for field in fields(body_class(name))} for name in body_names()}
     return [
         {"name": name, "parameters": [parameter for parameter in BODY_PARAMETERS if parameter in names]}
