@@ -219,7 +219,7 @@ def test_replace_keeps_histories_of_kept_agents() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"senses": "mean"}, r"senses must be such as equiflock\.paper_senses\(\) or Senses\(\.\.\.\); got 'mean'"),
+        ({"senses": "mean"}, r"senses must be a Senses, such as equiflock\.paper_senses\(\); got 'mean'"),
         ({"senses": paper_senses(), "comm_radius": -1.0}, "comm_radius must be a finite number above 0"),
     ],
 )

@@ -238,7 +238,7 @@ def test_restarted_radio_does_not_repeat_its_losses() -> None:
         ({"jitter": -2}, "jitter must be a whole number of at least 0; got -2"),
         ({"noise": 1.1}, "noise must be from 0 to 1 communication radius; got 1.1"),
         ({"quantization": 9}, "quantization must be from 10 to 32 bits per number; got 9"),
-        ({"send_interval": 0}, "every must be a whole number of at least 1; got 0"),
+        ({"send_interval": 0}, "send_interval must be a whole number of at least 1; got 0"),
         ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
     ],
     ids=str,
@@ -256,6 +256,6 @@ def test_sender_mean_needs_an_ideal_radio() -> None:
 
 def test_radio_must_be_a_radio() -> None:
     with pytest.raises(
-        InputError, match=r"radio must be a Radio, such as equiflock.Radio\(loss=0.2\), or None; got 0.2"
+        InputError, match=r"radio must be a Radio, such as equiflock.Radio\(packet_loss=0.2\), or None; got 0.2"
     ):
         DelayedAggregation(paper_senses(), radio=0.2)
