@@ -128,23 +128,23 @@ class RadioTwin:
             v = {j: velocities[i] - self.flocks[m].velocities[b, j] for j, m in steps.items()}
             rims = [j for j in steps if roles[j] == Role.OBSTACLE]
             mates = [j for j in steps if roles[j] != Role.OBSTACLE]
-            heard, taken = list(steps), {}
+            neighbours, taken = list(steps), {}
             if rims:
                 nearest = rims[int(np.argmin([(r[j] ** 2).sum() for j in rims]))]
-                heard = [*mates, nearest] if self.obstacles == "nearest" else heard
+                neighbours = [*mates, nearest] if self.obstacles == "nearest" else neighbours
                 if self.orbit is not None:
                     theirs = [self.flocks[steps[j]].velocities[b, j] for j in mates]
                     mean = np.mean([*theirs, velocities[i]], axis=0)
                     taken = {j: np.zeros(2) for j in rims}
                     taken[nearest] = twins.orbit_velocity(-r[nearest], mean, self.orbit)
-            for j in heard:
+            for j in neighbours:
                 spread = radio.noise * flock.comm_radius * noise(radio, b, steps[j], j, i, D)
                 r[j] = quantized(r[j] + spread[0], radio.quantization)
                 v[j] = taken.get(j, quantized(v[j] + spread[1] * self.time_scale, radio.quantization))
             for c, (feature, (_, aggregation)) in enumerate(zip(senses.features, senses.channels, strict=True)):
                 counted = [
                     j
-                    for j in heard
+                    for j in neighbours
                     if feature.among == "all"
                     or (roles[j] != Role.OBSTACLE and (groups[j] == groups[i]) == (feature.among == "same"))
                 ]
@@ -152,6 +152,6 @@ class RadioTwin:
                 if vectors:
                     result[i, 0, c] = sum(vectors) / (len(vectors) if aggregation == "mean" else 1)
             for k in range(1, senses.hops):
-                past = [quantized(self.known[steps[j]][b, j, k - 1], radio.quantization) for j in heard]
+                past = [quantized(self.known[steps[j]][b, j, k - 1], radio.quantization) for j in neighbours]
                 result[i, k] = np.mean(past, axis=0)
         return result

@@ -34,7 +34,7 @@ def wandering(flock: Flock, steps: int) -> list[Flock]:
 
 @pytest.mark.slow
 @given(flocks(failed=True), st.integers(1, 4), AGGREGATION, ORBIT, st.sampled_from(["nearest", "all"]))
-def test_every_flock_at_every_step_gives_the_dense_result(
+def test_observations_match_the_dense_result(
     flock: Flock, hops: int, aggregation: Aggregation, orbit: Orbit | None, obstacles: Obstacles
 ) -> None:
     senses = DelayedAggregation(paper_senses(aggregation, hops), comm_radius=1.0, orbit=orbit, obstacles=obstacles)
@@ -44,14 +44,14 @@ def test_every_flock_at_every_step_gives_the_dense_result(
         known = senses.observe(now)
         assert np.isfinite(known).all()
         for b in range(B):
-            heard = twins.hears(now, b, 1.0)
-            expected[b] = twins.aggregate(now, b, expected[b], heard, senses.senses, orbit, obstacles)
+            adjacency = twins.hears(now, b, 1.0)
+            expected[b] = twins.aggregate(now, b, expected[b], adjacency, senses.senses, orbit, obstacles)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
 
 
 @given(flocks(failed=True), AGGREGATION, ORBIT)
-def test_the_neighbours_of_a_fixed_topology_are_heard_at_any_distance(
+def test_fixed_topology_keeps_neighbours_at_any_distance(
     flock: Flock, aggregation: Aggregation, orbit: Orbit | None
 ) -> None:
     senses = DelayedAggregation(paper_senses(aggregation, 2, "fixed"), comm_radius=1.0, orbit=orbit)
@@ -61,13 +61,13 @@ def test_the_neighbours_of_a_fixed_topology_are_heard_at_any_distance(
     for now in (first, dataclasses.replace(flock, positions=3.0 * flock.positions)):
         known = senses.observe(now)
         for b in range(len(flock)):
-            heard = twins.hears(dataclasses.replace(now, positions=flock.positions), b, 1.0)
-            expected[b] = twins.aggregate(now, b, expected[b], heard, senses.senses, orbit)
+            adjacency = twins.hears(dataclasses.replace(now, positions=flock.positions), b, 1.0)
+            expected[b] = twins.aggregate(now, b, expected[b], adjacency, senses.senses, orbit)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
 
 
-def test_a_flock_with_no_past_knows_one_hop_only() -> None:
+def test_without_a_past_only_the_first_hop_is_nonzero() -> None:
     flock = Flock([[[0.0, 0.0], [0.5, 0.0]]], [[[1.0, 0.0], [0.0, 2.0]]])
     known = observe(flock, paper_senses("mean", 3), comm_radius=1.0)
     assert known.shape == (1, 2, 3, 3, 2)
@@ -75,8 +75,8 @@ def test_a_flock_with_no_past_knows_one_hop_only() -> None:
     assert not known[0, :, 1:].any()
 
 
-def test_news_travel_one_hop_per_step_along_a_line() -> None:
-    """Agents 0 .. 4 in a row, each hearing the next. Only agent 4 ever moves relative to its neighbour."""
+def test_information_travels_one_hop_per_step() -> None:
+    """Agents 0 .. 4 in a row, neighbours of the next. Only agent 4 ever moves relative to its neighbour."""
     line = np.stack([np.arange(5.0) * 0.9, np.zeros(5)], axis=1)[None]
     still = Flock(line, np.zeros_like(line))
     kick = np.zeros_like(line)
@@ -88,7 +88,7 @@ def test_news_travel_one_hop_per_step_along_a_line() -> None:
         ].copy()
         for n in range(4)
     ]
-    # z^1 at t = 0: agents 3 and 4 notice; agent 3 hears 2 as well, so its mean halves.
+    # z^1 at t = 0: agents 3 and 4 notice; agent 3 receives from 2 as well, so its mean halves.
     assert relative_velocity[0][:, 0].tolist() == [0, 0, 0, -0.5, 1]
     # z^2 a step later: means over neighbours of what those knew.
     assert relative_velocity[1][:, 1].tolist() == [0, 0, -0.25, 0.5, -0.5]
@@ -99,8 +99,8 @@ def test_news_travel_one_hop_per_step_along_a_line() -> None:
 
 
 @given(flocks(roles=False), st.integers(0, 2**32 - 1))
-def test_observations_turn_and_mirror_with_the_flock(flock: Flock, seed: int) -> None:
-    # Where a pair is within a hair of R, a rotation's rounding may change who hears whom.
+def test_observations_are_equivariant(flock: Flock, seed: int) -> None:
+    # Where a pair is within a hair of R, a rotation's rounding may change the graph.
     offsets = flock.positions[:, :, None] - flock.positions[:, None]
     assume(np.abs(np.sqrt(np.square(offsets).sum(axis=-1)) - 1.0).min() > 1e-6 and np.abs(flock.positions).max() < 10)
     turn = ortho_group.rvs(flock.shape[2], random_state=seed)
@@ -111,7 +111,7 @@ def test_observations_turn_and_mirror_with_the_flock(flock: Flock, seed: int) ->
 
 
 @given(flocks(roles=False), st.integers(-1000, 1000))
-def test_observations_do_not_see_where_the_flock_is_or_how_it_drifts(flock: Flock, shift: int) -> None:
+def test_observations_are_invariant_to_translation_and_boost(flock: Flock, shift: int) -> None:
     # Whole numbers keep float64's relative vectors exact, so not a bit may change in them.
     positions = np.round(flock.positions * 2**10) / 2**10
     flock = Flock(positions, np.round(flock.velocities * 2**10) / 2**10)
@@ -123,18 +123,18 @@ def test_observations_do_not_see_where_the_flock_is_or_how_it_drifts(flock: Floc
 
 
 @given(flocks(), st.randoms(use_true_random=False))
-def test_renumbering_agents_renumbers_observations(flock: Flock, random: Any) -> None:
+def test_observations_are_permutation_equivariant(flock: Flock, random: Any) -> None:
     order = list(range(flock.shape[1]))
     random.shuffle(order)
     shuffled = Flock(flock.positions[:, order], flock.velocities[:, order], flock.roles[:, order])
-    # Of obstacle agents equally near the first by number is heard, so all of them must be here.
+    # Ties of the nearest obstacle agent are broken by index, so all of them must be here.
     senses, others = (DelayedAggregation(paper_senses("mean", 3), comm_radius=1.0, obstacles="all") for _ in range(2))
     expected = senses.observe(flock)[:, order]
     np.testing.assert_allclose(others.observe(shuffled), expected, rtol=1e-4, atol=1e-5 * (1 + np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("agents", [300, MAX_SMALL_FLOCK + 1])
-def test_one_thread_and_several_give_the_same_bits(agents: int) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(agents: int) -> None:
     rng = np.random.default_rng(2)
     flock = Flock(rng.uniform(-30, 30, (3, agents, 2)), rng.normal(size=(3, agents, 2)))
     results = []
@@ -148,9 +148,7 @@ def test_one_thread_and_several_give_the_same_bits(agents: int) -> None:
 
 
 @given(flocks(), AGGREGATION)
-def test_the_path_of_large_flocks_gives_the_bits_of_the_path_of_small_ones(
-    flock: Flock, aggregation: Aggregation
-) -> None:
+def test_large_and_small_flock_paths_are_bit_identical(flock: Flock, aggregation: Aggregation) -> None:
     results = []
     for small in (10**9, 0):
         with pytest.MonkeyPatch.context() as patch:
@@ -161,7 +159,7 @@ def test_the_path_of_large_flocks_gives_the_bits_of_the_path_of_small_ones(
     assert results[0] == results[1]
 
 
-def test_coincident_agents_share_velocities_and_push_nowhere() -> None:
+def test_coincident_agents_have_zero_position_features() -> None:
     flock = Flock(np.zeros((1, 2, 2)), [[[1.0, 0.0], [0.0, 0.0]]])
     known = observe(flock, paper_senses("sum", 1))[0, 0, 0]
     assert known.tolist() == [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
@@ -174,11 +172,11 @@ def test_thousands_of_coincident_agents_stay_finite() -> None:
     assert np.isfinite(known).all()
 
 
-def test_an_agent_alone_knows_nothing() -> None:
+def test_observations_of_a_lone_agent_are_zero() -> None:
     assert not observe(Flock(np.ones((1, 1, 2)), np.ones((1, 1, 2))), paper_senses("mean", 3)).any()
 
 
-def test_leaders_and_obstacle_agents_know_nothing_but_count_in_the_mean() -> None:
+def test_leaders_and_obstacle_agents_observe_nothing_but_count_in_the_mean() -> None:
     positions = np.array([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]])
     velocities = np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]])
     known = observe(
@@ -188,7 +186,7 @@ def test_leaders_and_obstacle_agents_know_nothing_but_count_in_the_mean() -> Non
     assert known[0, 0, 0].tolist() == [[1.0, 0.0], [-4.0, -4.0], [-1.0, -1.0]]
 
 
-def test_flocks_that_ended_know_nothing_and_the_others_go_on() -> None:
+def test_observations_of_ended_flocks_are_zero() -> None:
     flock = Flock(np.random.default_rng(0).uniform(-1, 1, (3, 20, 2)), np.ones((3, 20, 2)))
     senses = DelayedAggregation(paper_senses("mean", 2), comm_radius=1.0)
     all_of_them = senses.observe(flock).copy()
@@ -197,7 +195,7 @@ def test_flocks_that_ended_know_nothing_and_the_others_go_on() -> None:
     assert (some[[0, 2], :, 0] == all_of_them[[0, 2], :, 0]).all()
 
 
-def test_histories_follow_the_agents_that_stay() -> None:
+def test_replace_keeps_histories_of_kept_agents() -> None:
     rng = np.random.default_rng(7)
     flock = Flock(rng.uniform(-1, 1, (2, 12, 2)), rng.normal(size=(2, 12, 2)))
     keep = np.arange(12) % 3 > 0
@@ -212,8 +210,8 @@ def test_histories_follow_the_agents_that_stay() -> None:
         senses.replace(extended, keep)
         known = senses.observe(extended)
         for b in range(2):
-            heard = twins.adjacency(remaining.positions[b], remaining.roles[b], 1.0)
-            expected = twins.aggregate(remaining, b, before[b, keep], heard, senses.senses)
+            adjacency = twins.adjacency(remaining.positions[b], remaining.roles[b], 1.0)
+            expected = twins.aggregate(remaining, b, before[b, keep], adjacency, senses.senses)
             np.testing.assert_allclose(known[b, :-1], expected, rtol=1e-4, atol=1e-4)
         assert not known[:, -1].any()
 
@@ -221,16 +219,16 @@ def test_histories_follow_the_agents_that_stay() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"senses": "mean"}, r"senses must be such as equiflock\.paper_senses\(\) or Senses\(\.\.\.\); got 'mean'"),
+        ({"senses": "mean"}, r"senses must be a Senses, such as equiflock\.paper_senses\(\); got 'mean'"),
         ({"senses": paper_senses(), "comm_radius": -1.0}, "comm_radius must be a finite number above 0"),
     ],
 )
-def test_wrong_options_are_named(options: dict[str, Any], text: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         observe(Flock(np.zeros((1, 1, 2)), np.zeros((1, 1, 2))), **options)
 
 
-def test_a_state_off_the_scale_is_refused_and_never_becomes_nan() -> None:
+def test_out_of_range_state_is_rejected_and_never_becomes_nan() -> None:
     far = Flock(np.full((1, 2, 2), 1e30), np.zeros((1, 2, 2)))
     fast = Flock(np.zeros((1, 2, 2)), np.full((1, 2, 2), 1e300))
     for flock in (far, fast):
@@ -239,7 +237,7 @@ def test_a_state_off_the_scale_is_refused_and_never_becomes_nan() -> None:
                 DelayedAggregation(paper_senses("sum", 1, topology), comm_radius=1.0).observe(flock)
 
 
-def test_the_largest_numbers_that_are_accepted_do_not_overflow() -> None:
+def test_largest_accepted_values_do_not_overflow() -> None:
     positions = np.zeros((1, 3000, 2))
     velocities = np.full((1, 3000, 2), 1e20)
     velocities[0, ::2] *= -1
@@ -248,7 +246,7 @@ def test_the_largest_numbers_that_are_accepted_do_not_overflow() -> None:
         assert np.isfinite(senses.observe(Flock(positions, velocities))).all()
 
 
-def test_a_follower_of_a_fixed_topology_that_becomes_a_leader_hears_nobody() -> None:
+def test_follower_that_becomes_a_leader_receives_nothing() -> None:
     flock = Flock(np.array([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]]), np.ones((1, 3, 2)))
     senses = DelayedAggregation(paper_senses("sum", 1, "fixed"), comm_radius=1.0)
     assert senses.observe(flock)[0, 0].any()
@@ -259,14 +257,14 @@ def test_a_follower_of_a_fixed_topology_that_becomes_a_leader_hears_nobody() -> 
     assert known[0, 1].any()
 
 
-def test_the_number_of_agents_must_not_change_unannounced() -> None:
+def test_number_of_agents_changes_only_by_replace() -> None:
     senses = DelayedAggregation(paper_senses("sum", 1), comm_radius=1.0)
     senses.observe(Flock(np.zeros((1, 3, 2)), np.zeros((1, 3, 2))))
     with pytest.raises(InputError, match="use replace"):
         senses.observe(Flock(np.zeros((1, 4, 2)), np.zeros((1, 4, 2))))
 
 
-def test_agents_in_another_order_in_memory_know_the_same_bits() -> None:
+def test_order_in_memory_does_not_change_observations() -> None:
     flock = random_disk(1, 3_500, seed=2, radius_rule="constant-density")
     order = np.random.default_rng(1).permutation(3_500)
     other = Flock(flock.positions[:, order], flock.velocities[:, order])

@@ -40,8 +40,8 @@ def test_degrees_are_those_of_the_dense_graph(flock: Flock, obstacles: Obstacles
         count_neighbours(far, active, 1.0, graph, obstacles == "nearest"),
     ):
         for b in range(len(flock)):
-            heard = twins.adjacency(flock.positions[b], flock.roles[b], 1.0)
-            expected = twins.count_neighbours(heard, flock.roles[b], obstacles)
+            adjacency = twins.adjacency(flock.positions[b], flock.roles[b], 1.0)
+            expected = twins.count_neighbours(adjacency, flock.roles[b], obstacles)
             assert found[b].tolist() == (expected if b != left_out else 0 * expected).tolist()
 
 
@@ -57,14 +57,14 @@ def assert_dense(
         known = sensing.observe(now)
         for b in range(B):
             fixed = senses.topology == "fixed"
-            heard = first[b] if fixed else twins.adjacency(now.positions[b], now.roles[b], 1.0)
-            expected[b] = twins.aggregate(now, b, expected[b], heard, senses, orbit, obstacles)
+            adjacency = first[b] if fixed else twins.adjacency(now.positions[b], now.roles[b], 1.0)
+            expected[b] = twins.aggregate(now, b, expected[b], adjacency, senses, orbit, obstacles)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
 
 
 @given(flocks(), st.integers(1, 4), AGGREGATION, OBSTACLES, st.sampled_from(["dynamic", "fixed"]))
-def test_older_hops_divided_by_the_senders_degree_are_the_dense_result(
+def test_sender_mean_matches_the_dense_result(
     flock: Flock, hops: int, aggregation: Aggregation, obstacles: Obstacles, topology: Topology
 ) -> None:
     assert_dense(flock, paper_senses(aggregation, hops, topology, "sender"), Orbit(), obstacles)
@@ -72,21 +72,21 @@ def test_older_hops_divided_by_the_senders_degree_are_the_dense_result(
 
 @pytest.mark.slow
 @given(flocks())
-def test_so_are_those_of_declared_channels(flock: Flock) -> None:
+def test_sender_mean_of_declared_channels_matches_the_dense_result(flock: Flock) -> None:
     assert_dense(flock, OWN)
 
 
 @pytest.mark.slow
 @given(flocks(), st.integers(2, 4))
-def test_so_are_those_of_large_flocks(flock: Flock, hops: int) -> None:
+def test_sender_mean_of_large_flocks_matches_the_dense_result(flock: Flock, hops: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["equiflock.senses.aggregation"], "MAX_SMALL_FLOCK", 0)
         patch.setattr(sys.modules["equiflock.senses.parallel_aggregation"], "AGENTS_PER_THREAD", 4)
         assert_dense(flock, paper_senses("mean", hops, hop_mean="sender"))
 
 
-def test_a_star_passes_on_what_its_rays_know_undivided() -> None:
-    """Agent 0 hears three who hear nobody else; the first of them moves, for one step."""
+def test_sender_mean_of_a_star_is_undivided() -> None:
+    """Agent 0 has three neighbours, which have no others; the first of them moves, for one step."""
     star = np.array([[[0.0, 0.0], [0.9, 0.0], [-0.45, 0.78], [-0.45, -0.78]]])
     velocities = np.zeros_like(star)
     velocities[0, 1, 0] = 6.0
@@ -96,11 +96,11 @@ def test_a_star_passes_on_what_its_rays_know_undivided() -> None:
     second = sensing.observe(Flock(star, np.zeros_like(star)))
     # 6 / 1 from the one that moved, rather than the mean 6 / 3; and -2 / 3 of the middle, rather than -2.
     np.testing.assert_allclose(second[0, :, 1, 0, 0], [6.0, -2 / 3, -2 / 3, -2 / 3], rtol=1e-6)
-    # What was heard a step ago is the caller's to look at until it is overwritten.
+    # The caller may still read the observations of the step before.
     assert first[0, :, 0, 0, 0].tolist() == [-2.0, 6.0, 0.0, 0.0]
 
 
-def test_where_all_hear_equally_many_both_means_are_one() -> None:
+def test_both_means_agree_if_all_degrees_are_equal() -> None:
     rng = np.random.default_rng(0)
     flock = Flock(rng.uniform(-0.2, 0.2, (2, 9, 2)), rng.uniform(-0.5, 0.5, (2, 9, 2)))
     receiver, sender = (DelayedAggregation(paper_senses("mean", 3, hop_mean=who)) for who in ("receiver", "sender"))
@@ -108,14 +108,14 @@ def test_where_all_hear_equally_many_both_means_are_one() -> None:
         np.testing.assert_allclose(sender.observe(now), receiver.observe(now), rtol=1e-5, atol=1e-5)
 
 
-def test_the_first_hop_and_a_flock_with_no_past_keep_every_bit() -> None:
+def test_sender_mean_does_not_change_the_first_hop() -> None:
     flock = ef.random_disk(2, 50, seed=4)
     for hops in (1, 3):
         usual, other = (paper_senses("sum", hops, hop_mean=who) for who in ("receiver", "sender"))
         assert np.array_equal(observe(flock, usual), observe(flock, other))
 
 
-def test_flocks_that_ended_know_nothing_and_the_others_go_on() -> None:
+def test_observations_of_ended_flocks_are_zero() -> None:
     flock, flying = ef.random_disk(3, 30, seed=1), np.array([True, False, True])
     some, everyone = (DelayedAggregation(paper_senses("mean", 3, hop_mean="sender")) for _ in range(2))
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_flocks_that_ended_know_nothing_and_the_others_go_on() -> None:
 
 
 @pytest.mark.parametrize("agents", [300, MAX_SMALL_FLOCK + 1])
-def test_any_number_of_threads_and_order_in_memory_give_the_same_bits(agents: int) -> None:
+def test_sender_mean_does_not_depend_on_threads_or_order_in_memory(agents: int) -> None:
     flock = ef.random_disk(1, agents, seed=2, radius_rule="constant-density")
     order = np.random.default_rng(1).permutation(agents) if agents > MAX_SMALL_FLOCK else np.arange(agents)
     other = Flock(flock.positions[:, order], flock.velocities[:, order])
@@ -145,7 +145,7 @@ def test_any_number_of_threads_and_order_in_memory_give_the_same_bits(agents: in
     assert results[0] == results[1]
 
 
-def test_histories_follow_the_agents_that_stay_and_new_leaders_pass_on_nothing() -> None:
+def test_replace_keeps_histories_and_new_leaders_relay_nothing() -> None:
     flock = ef.random_disk(1, 30, seed=7)
     sensing = DelayedAggregation(paper_senses("mean", 3, hop_mean="sender"))
     before = np.stack([sensing.observe(flock).copy() for _ in range(3)])[-1].astype(float)
@@ -153,19 +153,19 @@ def test_histories_follow_the_agents_that_stay_and_new_leaders_pass_on_nothing()
     roles = np.where(np.arange(20) < 4, Role.LEADER, Role.FOLLOWER)[None].astype(np.int8)
     rest = Flock(flock.positions[:, keep], flock.velocities[:, keep], roles)
     sensing.replace(rest, keep)
-    heard = twins.adjacency(rest.positions[0], rest.roles[0], 1.0)
-    expected = twins.aggregate(rest, 0, before[0, keep], heard, sensing.senses)
+    adjacency = twins.adjacency(rest.positions[0], rest.roles[0], 1.0)
+    expected = twins.aggregate(rest, 0, before[0, keep], adjacency, sensing.senses)
     np.testing.assert_allclose(sensing.observe(rest)[0], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_state_off_the_scale_is_refused() -> None:
+def test_out_of_range_state_is_rejected() -> None:
     far = Flock(np.full((1, 2, 2), 1e30), np.zeros((1, 2, 2)))
     with pytest.raises(NumericRangeError, match="off the scale"):
         observe(far, paper_senses("sum", 2, hop_mean="sender"))
 
 
 @pytest.mark.parametrize("agents", [100, MAX_SMALL_FLOCK + 1])
-def test_a_compiled_network_flies_by_what_its_senses_say(agents: int) -> None:
+def test_compiled_network_uses_its_hop_mean(agents: int) -> None:
     start: Any = ef.random_disk(1, agents, seed=3, radius_rule="constant-density")
     network: Any = ef.load_module("etdagnn")
     network.senses = dataclasses.replace(network.senses, hop_mean="sender")

@@ -105,7 +105,7 @@ def with_groups(flock: Flock, seed: int) -> Flock:
     st.sampled_from(["nearest", "all"]),
     st.sampled_from(["dynamic", "fixed"]),
 )
-def test_every_choice_of_channels_gives_the_dense_result(
+def test_channels_match_the_dense_result(
     flock: Flock,
     seed: int,
     hops: int,
@@ -118,20 +118,20 @@ def test_every_choice_of_channels_gives_the_dense_result(
     senses = ef.Senses(channels, hops, topology)
     sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles)
     expected = np.zeros((*flock.shape[:2], hops, len(channels), flock.shape[2]))
-    heard = [twins.adjacency(flock.positions[b], flock.roles[b], 1.0) for b in range(len(flock))]
+    adjacency = [twins.adjacency(flock.positions[b], flock.roles[b], 1.0) for b in range(len(flock))]
     for n in range(3):
         now = dataclasses.replace(flock, positions=flock.positions + 0.1 * n * flock.velocities)
         known = sensing.observe(now)
         assert np.isfinite(known).all()
         for b in range(len(flock)):
-            who = heard[b] if topology == "fixed" else twins.adjacency(now.positions[b], now.roles[b], 1.0)
+            who = adjacency[b] if topology == "fixed" else twins.adjacency(now.positions[b], now.roles[b], 1.0)
             expected[b] = twins.aggregate(now, b, expected[b], who, senses, orbit, obstacles)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=5e-5, atol=1e-5 * scale)
 
 
 @given(flocks(roles=False), st.sampled_from(["sum", "mean"]))
-def test_the_general_kernel_gives_what_the_paper_s_own_does(flock: Flock, aggregation: features.Aggregation) -> None:
+def test_declared_channels_kernel_matches_the_paper_kernel(flock: Flock, aggregation: features.Aggregation) -> None:
     paper = ef.paper_senses(aggregation, hops=2)
     # One more channel before them sends the same features through the general kernel.
     general = ef.Senses((("position", "sum"), *paper.channels), hops=2)
@@ -143,13 +143,11 @@ def test_the_general_kernel_gives_what_the_paper_s_own_does(flock: Flock, aggreg
 
 
 @given(flocks(roles=False), CHANNELS, st.integers(0, 2**32 - 1))
-def test_whatever_is_declared_turns_and_mirrors_with_the_flock(
-    flock: Flock, channels: tuple[Channel, ...], seed: int
-) -> None:
+def test_declared_features_are_equivariant(flock: Flock, channels: tuple[Channel, ...], seed: int) -> None:
     offsets = flock.positions[:, :, None] - flock.positions[:, None]
     distances = np.sqrt(np.square(offsets).sum(axis=-1))
     if np.abs(distances - 1.0).min() < 1e-6 or np.abs(flock.positions).max() > 10:
-        return  # rounding may change who hears whom
+        return  # rounding may change the graph
     turn = ortho_group.rvs(flock.shape[2], random_state=seed)
     turned = Flock(flock.positions @ turn.T, flock.velocities @ turn.T)
     senses = ef.Senses(channels, hops=1)
@@ -157,7 +155,7 @@ def test_whatever_is_declared_turns_and_mirrors_with_the_flock(
     np.testing.assert_allclose(observe(turned, senses), expected, rtol=1e-3, atol=1e-4 * (1 + np.abs(expected).max()))
 
 
-def test_one_thread_and_several_give_the_same_bits() -> None:
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
     rng = np.random.default_rng(2)
     flock = Flock(rng.uniform(-30, 30, (1, 4_000, 2)), rng.normal(size=(1, 4_000, 2)))
     results = []
@@ -167,7 +165,7 @@ def test_one_thread_and_several_give_the_same_bits() -> None:
     assert results[0] == results[1]
 
 
-def test_groups_decide_whom_a_feature_is_made_of() -> None:
+def test_features_among_groups() -> None:
     positions = [[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.5, 0.5]]]
     flock = Flock(positions, np.zeros((1, 4, 2)), groups=[[0, 0, 1, 2]])
     for among, expected in (("strangers", 2), ("kin", 1)):
@@ -182,7 +180,7 @@ def test_groups_decide_whom_a_feature_is_made_of() -> None:
         assert alone[0, 0, 0, 0].any() == (among == "strangers")
 
 
-def test_an_option_says_whom_a_feature_is_made_of_and_how_strong_it_is() -> None:
+def test_feature_options_set_groups_and_gain() -> None:
     positions = [[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.5, 0.5]]]
     flock = Flock(positions, np.zeros((1, 4, 2)), groups=[[0, 0, 1, 2]])
 
@@ -206,7 +204,7 @@ def test_obstacle_agents_are_in_no_group() -> None:
     assert observe(flock, ef.Senses((("spring", "sum"),))).any()
 
 
-def test_a_weight_that_is_not_finite_is_refused_in_one_line(own_registry: None) -> None:
+def test_nonfinite_weight_is_rejected(own_registry: None) -> None:
     @ef.feature("pole", vector="position")
     def pole(square: float) -> float:
         return 1.0 / (square - 0.25) if square >= 0.25 else 0.0
@@ -221,7 +219,7 @@ def test_a_weight_that_is_not_finite_is_refused_in_one_line(own_registry: None) 
     observe(flock, ef.Senses((("pole", "sum"),)), comm_radius=0.4)  # finite as far as it is asked for
 
 
-def test_a_weight_that_cannot_be_compiled_is_refused_in_one_line(own_registry: None) -> None:
+def test_weight_that_does_not_compile_is_rejected(own_registry: None) -> None:
     @ef.feature("file", vector="position")
     def file(square: float) -> float:
         return float(input()) * square
@@ -230,13 +228,13 @@ def test_a_weight_that_cannot_be_compiled_is_refused_in_one_line(own_registry: N
         observe(Flock(np.zeros((1, 2, 2)), np.zeros((1, 2, 2))), ef.Senses((("file", "sum"),)))
 
 
-def test_sums_off_the_scale_are_refused() -> None:
+def test_out_of_range_sums_are_rejected() -> None:
     flock = Flock(np.zeros((1, 2, 2)), [[[9e19, 0.0], [-9e19, 0.0]]])
     with pytest.raises(InputError, match="off the scale"):
         observe(Flock([[[0.0, 0.0], [0.5, 0.0]]], flock.velocities), ef.Senses((("drag", "sum"),)))
 
 
-def test_a_feature_that_fails_in_flight_is_named(own_registry: None) -> None:
+def test_error_names_the_feature_that_fails_in_flight(own_registry: None) -> None:
     @ef.feature("rooted", vector="velocity")
     def rooted(square: float, inner: float) -> float:
         return math.sqrt(1.0 - inner)
@@ -248,7 +246,7 @@ def test_a_feature_that_fails_in_flight_is_named(own_registry: None) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_weight_that_raises_an_error_is_refused(own_registry: None) -> None:
+def test_weight_that_raises_is_rejected(own_registry: None) -> None:
     @ef.feature("raising", vector="position")
     def raising(square: float) -> float:
         if square < 0.5:
@@ -259,7 +257,7 @@ def test_a_weight_that_raises_an_error_is_refused(own_registry: None) -> None:
         observe(Flock(np.zeros((1, 2, 2)), np.zeros((1, 2, 2))), ef.Senses((("raising", "sum"),)))
 
 
-def test_several_threads_compile_a_weight_once(own_registry: None) -> None:
+def test_threads_compile_a_weight_once(own_registry: None) -> None:
     @ef.feature("shared", vector="position")
     def shared(square: float) -> float:
         return 2.0 * square

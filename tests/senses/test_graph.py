@@ -18,7 +18,7 @@ from tests.flocks import flocks
 
 
 @given(flocks(failed=True))
-def test_the_cell_list_finds_exactly_the_dense_graph(flock: Flock) -> None:
+def test_cell_list_matches_the_dense_graph(flock: Flock) -> None:
     graph = radius_graph(flock, 1.0)
     for b in range(len(flock)):
         dense = twins.hears(flock, b, 1.0)
@@ -44,20 +44,20 @@ def test_any_radius_gives_the_dense_graph(radius: float) -> None:
     assert (radius_graph(flock, radius).degrees[0] == dense.sum(axis=1)).all()
 
 
-def test_an_agent_exactly_at_the_radius_is_heard_and_one_beyond_is_not() -> None:
+def test_radius_is_inclusive() -> None:
     line = np.array([[[0.0, 0.0], [1.0, 0.0], [0.0, np.nextafter(1.0, 2.0)]]])
     graph = radius_graph(Flock(line, np.zeros_like(line)), 1.0)
     assert graph.neighbours(0, 0).tolist() == [1]
     assert graph.neighbours(0, 2).tolist() == []
 
 
-def test_thousands_in_one_cell_all_hear_each_other() -> None:
+def test_thousands_in_one_cell_are_all_neighbours() -> None:
     positions = np.random.default_rng(0).uniform(0.3, 0.6, (1, 3000, 2))
     degrees = radius_graph(Flock(positions, np.zeros_like(positions)), 1.0).degrees
     assert (degrees == 2999).all()
 
 
-def test_leaders_and_obstacle_agents_are_heard_but_hear_nobody() -> None:
+def test_leaders_and_obstacle_agents_send_but_do_not_receive() -> None:
     positions = np.zeros((1, 3, 2))
     flock = Flock(positions, positions, [[Role.FOLLOWER, Role.LEADER, Role.OBSTACLE]])
     graph = radius_graph(flock, 1.0)
@@ -65,19 +65,19 @@ def test_leaders_and_obstacle_agents_are_heard_but_hear_nobody() -> None:
     assert graph.degrees[0].tolist() == [2, 0, 0]
 
 
-def test_two_leaders_that_no_follower_hears_are_two_components() -> None:
+def test_leaders_without_followers_are_separate_components() -> None:
     positions = np.array([[[0.0, 0.0], [0.5, 0.0], [9.0, 0.0]]])
     flock = Flock(positions, np.zeros_like(positions), [[Role.LEADER, Role.LEADER, Role.FOLLOWER]])
     assert components(flock, 1.0).tolist() == [[0, 1, 2]]
 
 
-def test_neighbours_come_in_the_order_of_cell_then_index() -> None:
+def test_neighbours_are_ordered_by_cell_then_index() -> None:
     positions = np.array([[[0.5, 0.5], [1.2, 0.5], [-0.2, 0.5], [0.6, 0.5], [0.5, -0.1], [0.4, 0.5]]])
     graph = radius_graph(Flock(positions, np.zeros_like(positions)), 1.0)
     assert graph.neighbours(0, 0).tolist() == [4, 2, 3, 5, 1]
 
 
-def test_indices_are_like_a_lists() -> None:
+def test_negative_indices_count_from_the_end() -> None:
     positions = np.array([[[0.0, 0.0], [0.5, 0.0]]] * 2)
     graph = radius_graph(Flock(positions, np.zeros_like(positions)), 1.0)
     assert graph.neighbours(-1, -1).tolist() == [0]
@@ -86,7 +86,7 @@ def test_indices_are_like_a_lists() -> None:
         graph.neighbours(0, 2)
 
 
-def test_the_number_of_threads_changes_nothing() -> None:
+def test_graph_does_not_depend_on_the_number_of_threads() -> None:
     flock = Flock(np.random.default_rng(1).uniform(-9, 9, (40, 300, 2)), np.zeros((40, 300, 2)))
     with threads.use(1):
         one = radius_graph(flock, 1.0)
@@ -103,14 +103,14 @@ def test_a_radius_must_be_a_positive_number(radius: float) -> None:
         radius_graph(flock, radius)
 
 
-def test_positions_too_far_for_float64_are_refused() -> None:
+def test_out_of_range_positions_are_rejected() -> None:
     flock = Flock(np.full((1, 2, 2), 1e12), np.zeros((1, 2, 2)))
     with pytest.raises(InputError, match="within 2e\\+09 radii of the origin"):
         compute_connectivity(flock, 1.0)
 
 
 @pytest.mark.parametrize("wrong", [None, "flock", np.zeros((1, 3, 2))])
-def test_what_is_no_flock_is_refused_in_one_line(wrong: Any) -> None:
+def test_argument_must_be_a_flock(wrong: Any) -> None:
     for function in (ef.radius_graph, ef.components, lambda flock: ef.observe(flock, ef.paper_senses())):
         with pytest.raises(InputError, match=r"flock must be an equiflock\.Flock; got"):
             function(wrong)

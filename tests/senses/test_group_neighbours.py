@@ -36,14 +36,14 @@ def slow(flock: Flock, b: int, i: int, nearest: int) -> set[bool]:
 
 
 @given(flocks(failed=True), st.integers(0, 99), st.integers(1, 7))
-def test_it_is_a_vote_of_the_nearest(flock: Flock, seed: int, nearest: int) -> None:
+def test_majority_matches_the_dense_result(flock: Flock, seed: int, nearest: int) -> None:
     flock = dataclasses.replace(flock, groups=np.random.default_rng(seed).integers(0, 3, flock.shape[:2]))
     found = has_own_group_majority(flock, nearest)
     for b, i in np.ndindex(found.shape):
         assert bool(found[b, i]) in slow(flock, b, i, nearest)
 
 
-def test_agents_that_failed_have_no_vote_and_no_home() -> None:
+def test_failed_agents_do_not_count() -> None:
     positions, groups = np.array([[[0.0, 0.0], [0.1, 0.0], [0.15, 0.0], [0.3, 0.0]]]), [[0, 1, 1, 0]]
     start = Flock(positions, np.zeros_like(positions), groups=groups)
     assert has_own_group_majority(start, 1).tolist() == [[False, True, True, False]]
@@ -51,7 +51,7 @@ def test_agents_that_failed_have_no_vote_and_no_home() -> None:
     assert has_own_group_majority(silent, 1).tolist() == [[True, False, False, True]]
 
 
-def test_it_is_the_same_on_any_number_of_threads() -> None:
+def test_majority_does_not_depend_on_the_number_of_threads() -> None:
     flock = dataclasses.replace(random_disk(40, 100), groups=np.arange(4000).reshape(40, 100) % 3)
     found = set()
     for count in (1, 2, 3):
@@ -60,6 +60,6 @@ def test_it_is_the_same_on_any_number_of_threads() -> None:
     assert len(found) == 1
 
 
-def test_a_flock_out_of_range_is_refused() -> None:
+def test_out_of_range_flock_is_rejected() -> None:
     with pytest.raises(InputError, match="off the scale"):
         has_own_group_majority(Flock([[[1e300, 0.0], [0.0, 0.0]]], np.zeros((1, 2, 2))), 6)

@@ -22,7 +22,7 @@ def reach(flock: Flock, agent: int, hops: int) -> NDArray[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("D", [2, 3])
-def test_nothing_out_of_reach_changes_a_single_bit(D: int) -> None:
+def test_agents_out_of_reach_do_not_change_observations(D: int) -> None:
     rng = np.random.default_rng(5)
     positions, velocities = rng.uniform(-3, 3, (1, 120, D)), rng.normal(size=(1, 120, D))
     flock = Flock(positions, velocities)

@@ -1,4 +1,4 @@
-"""Lists of whom agents hear are the graph's, in its order, whatever the block, the batch and the candidates."""
+"""Neighbour lists match the graph, in its order, for any block, batch and candidates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.flocks import flocks
 
 
 def listed(flock: Flock, b: int, most: int, agents: int, room: int) -> dict[int, tuple[list[int], Any]]:
-    """Of every agent whom it hears and r_ij, from blocks of `most` cells and batches of so many agents and entries."""
+    """Return neighbours and r_ij of every agent, by blocks of `most` cells and batches of `agents` agents."""
     _, N, D = flock.shape
     order, starts, bucket = make_cell_list(N)
     shape = sort_into_cells(flock.positions[b], 1.0, order, starts, bucket)
@@ -56,7 +56,7 @@ def listed(flock: Flock, b: int, most: int, agents: int, room: int) -> dict[int,
 
 
 def crowd(D: int) -> Flock:
-    """Some three hundred agents in a few cells: several words of candidates for everybody."""
+    """Return 300 agents in a few cells: several words of candidates for every agent."""
     rng = np.random.default_rng(D)
     return Flock(rng.uniform(-1.2, 1.2, (1, 300, D)), rng.normal(size=(1, 300, D)))
 
@@ -73,32 +73,30 @@ def check_lists(flock: Flock, most: int, agents: int, room: int) -> None:
 
 
 @given(flocks(), st.integers(1, MAX_BLOCK_CELLS), st.integers(1, 40), st.integers(0, 60))
-def test_lists_are_those_of_the_graph(flock: Flock, most: int, agents: int, room: int) -> None:
+def test_lists_match_the_graph(flock: Flock, most: int, agents: int, room: int) -> None:
     check_lists(flock, most, agents, room)
 
 
 @pytest.mark.parametrize("D", [2, 3])
 @pytest.mark.parametrize(("most", "agents", "room"), [(1, 128, 4096), (3, 7, 0), (16, 128, 500)])
-def test_a_crowd_is_listed_word_by_word(D: int, most: int, agents: int, room: int) -> None:
+def test_lists_of_a_dense_flock_match_the_graph(D: int, most: int, agents: int, room: int) -> None:
     check_lists(crowd(D), most, agents, room)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("D", [2, 3])
-def test_a_crowd_knows_what_the_dense_twin_knows(D: int) -> None:
+def test_observations_of_a_dense_flock_match_the_twin(D: int) -> None:
     flock, sensing = crowd(D), DelayedAggregation(paper_senses("mean", 2), comm_radius=1.0)
-    heard = twins.adjacency(flock.positions[0], flock.roles[0], 1.0)
+    adjacency = twins.adjacency(flock.positions[0], flock.roles[0], 1.0)
     expected = np.zeros((300, 2, 3, D))
     for _ in range(2):
         known = sensing.observe(flock)[0]
-        expected = twins.aggregate(flock, 0, expected, heard, sensing.senses)
+        expected = twins.aggregate(flock, 0, expected, adjacency, sensing.senses)
         np.testing.assert_allclose(known, expected, rtol=2e-5, atol=3e-6 * (np.abs(expected).max() + 1.0))
 
 
 @given(flocks(), st.sampled_from(["sum", "mean"]), st.integers(1, 3))
-def test_neighbours_in_a_graph_and_those_within_reach_give_the_same_bits(
-    flock: Flock, aggregation: Any, hops: int
-) -> None:
+def test_fixed_graph_and_neighbour_search_are_bit_identical(flock: Flock, aggregation: Any, hops: int) -> None:
     dynamic, fixed = (
         DelayedAggregation(paper_senses(aggregation, hops, topology), comm_radius=1.0)  # type: ignore[arg-type]
         for topology in ("dynamic", "fixed")
@@ -107,13 +105,13 @@ def test_neighbours_in_a_graph_and_those_within_reach_give_the_same_bits(
         assert dynamic.observe(flock).tobytes() == fixed.observe(flock).tobytes()
 
 
-def test_the_place_of_a_single_bit_is_looked_up() -> None:
+def test_bit_positions_table() -> None:
     for n in range(64):
         assert BIT_POSITIONS[(int(DE_BRUIJN) << n & 2**64 - 1) >> 58] == n
 
 
 @pytest.mark.parametrize(("each", "cells"), [(1, 16), (3, 4), (10, 1), (1000, 1)])
-def test_a_block_has_fewer_cells_where_agents_are_dense(each: int, cells: int) -> None:
+def test_blocks_of_dense_flocks_have_fewer_cells(each: int, cells: int) -> None:
     # Twenty cells in a row, in the plane.
     starts = np.arange(0, 21 * each, each).astype(np.uintp)
     assert compute_cells_per_block(starts, (20, 1, 1)) == cells

@@ -1,4 +1,4 @@
-"""The list of whom followers hear goes by the rule that the senses go by."""
+"""Observed edges follow the obstacle rule of the senses."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ def flock(*places: tuple[float, float], roles: tuple[int, ...] = ()) -> ef.Flock
     ("place", "nearest"),
     [((0.0, 0.0), 3), ((0.0, -0.2), 1), ((-0.1, -0.2), 2), ((2.2, 0.1), 4)],
 )  # fmt: skip
-def test_of_all_obstacle_agents_within_reach_the_nearest_is_heard_the_first_of_equals(
-    place: tuple[float, float], nearest: int
-) -> None:
+def test_only_the_nearest_obstacle_agent_is_observed_ties_by_index(place: tuple[float, float], nearest: int) -> None:
     assert find_observed_edges(flock(place)).tolist() == [[0, nearest]]
 
 
-def test_flock_agents_are_all_heard_and_leaders_and_obstacle_agents_hear_nobody() -> None:
+def test_all_flock_agents_are_observed_and_only_followers_observe() -> None:
     edges = find_observed_edges(flock((0.0, 0.0), (0.1, -0.5), (0.3, -0.6), roles=(0, 1, 0)))
     assert {tuple(edge) for edge in edges.tolist()} == {(0, 1), (0, 2), (2, 0), (2, 1), (0, 5), (2, 3)}
 
 
-def test_a_graph_that_is_given_is_taken_whatever_the_distances_are_now() -> None:
+def test_given_graph_is_used_at_any_distance() -> None:
     before, now = flock((0.0, 0.0)), flock((40.0, 0.0))
     assert find_observed_edges(now, ef.radius_graph(before)).tolist() == [[0, 1]]
     assert find_observed_edges(now).shape == (0, 2)
 
 
-def test_without_obstacles_the_list_is_the_graphs() -> None:
+def test_without_obstacles_edges_match_the_graph() -> None:
     start = ef.random_disk(agents=30, dimensions=3)
     assert np.array_equal(find_observed_edges(start), ef.radius_graph(start).edges(0))

@@ -44,13 +44,13 @@ def test_an_obstacle_beside_or_a_little_behind_draws_the_follower_towards_it() -
     )
 
 
-def test_an_obstacle_behind_lets_go() -> None:
+def test_an_obstacle_behind_does_not_attract() -> None:
     size = math.exp(-0.5) + math.exp(-2.0)
     # Tangent to a circle around it: to the right, as it is to the left.
     np.testing.assert_allclose(taken((-0.3, 0.4), (2.0, 0.0)), size * np.array([0.8, 0.6]), rtol=1e-6)
 
 
-def test_whoever_stands_still_is_drawn_towards_it_and_straight_ahead_counts_as_left() -> None:
+def test_zero_mean_velocity_attracts_and_straight_ahead_counts_as_left() -> None:
     size = math.exp(-0.5) + 1.0
     np.testing.assert_allclose(taken((0.5, 0.0), (0.0, 0.0)), [size, 0.0], atol=1e-6)
     size = math.exp(-0.5) + math.exp(-1.0)
@@ -58,7 +58,7 @@ def test_whoever_stands_still_is_drawn_towards_it_and_straight_ahead_counts_as_l
     assert not taken((0.0, 0.0), (1.0, 0.0)).any()  # on top of it
 
 
-def test_the_heading_is_the_mean_of_the_follower_and_the_flock_agents_it_hears() -> None:
+def test_heading_is_the_mean_velocity_of_the_follower_and_its_neighbours() -> None:
     """The follower heads left of the obstacle, its neighbour and the mean of both head right of it."""
     way, own, others = (0.5, 0.0), (1.0, 0.5), (1.0, -1.5)
     roles = [[Role.FOLLOWER, Role.OBSTACLE, Role.LEADER, Role.OBSTACLE]]
@@ -72,7 +72,7 @@ def test_the_heading_is_the_mean_of_the_follower_and_the_flock_agents_it_hears()
 
 
 @given(st.integers(0, 2**32 - 1), ANGLES, st.floats(0.0, 1.0))
-def test_what_followers_take_turns_with_the_flock(seed: int, angle: float, gravity_break: float) -> None:
+def test_virtual_velocity_is_equivariant(seed: int, angle: float, gravity_break: float) -> None:
     rng = np.random.default_rng(seed)
     roles = rng.permutation([Role.OBSTACLE] * 5 + [Role.LEADER] * 2 + [Role.FOLLOWER] * 8).astype(np.int8)
     velocities = rng.normal(size=(15, 2)) * (roles != Role.OBSTACLE)[:, None]
@@ -110,6 +110,6 @@ def test_only_the_right_angle_treats_left_and_right_alike(where: float, heading:
         ({"slow": math.nan}, "slow must be a finite number of at least 0; got nan"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused(options: dict[str, float], text: str) -> None:
+def test_invalid_parameters_are_rejected(options: dict[str, float], text: str) -> None:
     with pytest.raises(InputError, match=text):
         Orbit(**options)

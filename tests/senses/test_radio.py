@@ -52,9 +52,7 @@ def radios(draw: st.DrawFn) -> Radio:
 @pytest.mark.slow
 @settings(max_examples=120)
 @given(flocks(max_agents=12), radios(), st.sampled_from(SENSES), st.sampled_from([None, Orbit()]))
-def test_every_radio_gives_every_flock_the_observations_of_its_slow_twin(
-    flock: Flock, radio: Radio, senses: Senses, orbit: Orbit | None
-) -> None:
+def test_observations_match_the_radio_twin(flock: Flock, radio: Radio, senses: Senses, orbit: Orbit | None) -> None:
     ours, twin = DelayedAggregation(senses, radio=radio, orbit=orbit), RadioTwin(senses, radio, orbit)
     for now in wandering(flock, 5):
         known, expected = ours.observe(now), twin.observe(now)
@@ -65,14 +63,14 @@ def test_every_radio_gives_every_flock_the_observations_of_its_slow_twin(
 
 
 @given(flocks(), st.sampled_from(SENSES))
-def test_what_arrives_is_added_up_as_by_a_perfect_radio_to_the_bit(flock: Flock, senses: Senses) -> None:
+def test_radio_without_losses_is_bit_identical_to_the_ideal_radio(flock: Flock, senses: Senses) -> None:
     perfect, ours = DelayedAggregation(senses), DelayedAggregation(senses, radio=STILL_PERFECT)
     for now in wandering(flock, 3):
         assert np.array_equal(perfect.observe(now), ours.observe(now))
 
 
 @given(flocks(), st.sampled_from(SENSES), radios())
-def test_nobody_knows_anything_if_all_messages_are_lost(flock: Flock, senses: Senses, radio: Radio) -> None:
+def test_observations_are_zero_if_all_messages_are_lost(flock: Flock, senses: Senses, radio: Radio) -> None:
     ours = DelayedAggregation(senses, radio=dataclasses.replace(radio, packet_loss=1.0))
     for now in wandering(flock, 3):
         assert not ours.observe(now).any()
@@ -89,7 +87,7 @@ RADIOS = [
 
 @pytest.mark.parametrize("radio", RADIOS, ids=str)
 @pytest.mark.parametrize("shape", [(7, 60), (1, 3_000)], ids=str)
-def test_bits_are_the_same_for_any_number_of_threads(radio: Radio, shape: tuple[int, int]) -> None:
+def test_radio_does_not_depend_on_the_number_of_threads(radio: Radio, shape: tuple[int, int]) -> None:
     start = random_disk(*shape, seed=2, radius_rule="constant-density")
     found = []
     for count in (1, 2, 3):
@@ -102,7 +100,7 @@ def test_bits_are_the_same_for_any_number_of_threads(radio: Radio, shape: tuple[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("radio", RADIOS[:3], ids=str)
-def test_a_large_flock_hears_what_it_would_hear_as_a_small_one(radio: Radio, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_radio_is_bit_identical_for_large_and_small_flock_paths(radio: Radio, monkeypatch: pytest.MonkeyPatch) -> None:
     start = random_disk(1, 400, seed=3)
     ours, large = (DelayedAggregation(paper_senses("mean", 3), radio=radio) for _ in range(2))
     small = [ours.observe(now).copy() for now in wandering(start, 4)]
@@ -111,9 +109,9 @@ def test_a_large_flock_hears_what_it_would_hear_as_a_small_one(radio: Radio, mon
 
 
 @pytest.mark.parametrize("radio", RADIOS, ids=str)
-def test_nothing_out_of_reach_changes_a_bit_of_what_an_agent_knows(radio: Radio) -> None:
+def test_agents_out_of_reach_do_not_change_observations_by_radio(radio: Radio) -> None:
     start = random_disk(1, 40, seed=5)
-    # Three more agents, so far away that nobody hears them; the others keep their numbers.
+    # Three more agents out of reach; the others keep their indices.
     far = np.array([[[50.0, 3.0], [50.5, 3.1], [-70.0, 9.0]]])
     more = Flock(np.concatenate([start.positions, far], 1), np.concatenate([start.velocities, 0 * far], 1))
     alone, among = (DelayedAggregation(paper_senses("sum", 3), radio=radio) for _ in range(2))
@@ -121,7 +119,7 @@ def test_nothing_out_of_reach_changes_a_bit_of_what_an_agent_knows(radio: Radio)
         assert np.array_equal(alone.observe(one), among.observe(other)[:, :40])
 
 
-def test_links_that_an_agent_does_not_use_have_no_say_in_its_own() -> None:
+def test_links_are_independent() -> None:
     """A second sender comes within reach of agent 0: what agent 0 gets from the first one stays as it was."""
     alone = Flock([[[0.0, 0.0], [0.5, 0.0], [9.0, 0.0]]], np.zeros((1, 3, 2)))
     joined = Flock([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]], np.zeros((1, 3, 2)))
@@ -136,7 +134,7 @@ def test_links_that_an_agent_does_not_use_have_no_say_in_its_own() -> None:
         )
 
 
-def test_new_agents_are_heard_from_their_first_message_on_and_old_messages_stay_on_the_way() -> None:
+def test_new_agents_send_from_their_first_step_and_messages_in_transit_are_kept() -> None:
     radio = Radio(delay=2)
     one = Flock([[[0.0, 0.0], [0.5, 0.0]]], np.zeros((1, 2, 2)))
     two = Flock([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]], np.zeros((1, 3, 2)))
@@ -152,7 +150,7 @@ def test_new_agents_are_heard_from_their_first_message_on_and_old_messages_stay_
         assert degrees == [1, 1, 2, 2]
 
 
-def test_new_agents_hear_nothing_that_was_sent_before_they_came() -> None:
+def test_new_agents_receive_no_earlier_messages() -> None:
     one = Flock([[[0.0, 0.0], [0.5, 0.0]]], np.zeros((1, 2, 2)))
     two = Flock([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]], np.zeros((1, 3, 2)))
     for radio in (Radio(delay=2), Radio(delay=2, last_known=1)):
@@ -160,15 +158,15 @@ def test_new_agents_hear_nothing_that_was_sent_before_they_came() -> None:
         for _ in range(4):
             ours.observe(one)
         ours.replace(two, np.ones(2, bool))
-        heard = []
+        receptions = []
         for _ in range(3):
             known = ours.observe(two)
-            heard.append((len(ours.compute_message_graph(two).neighbours(0, 2)), bool(known[0, 2].any())))
-        assert heard == [(0, False), (0, False), (2, True)]
+            receptions.append((len(ours.compute_message_graph(two).neighbours(0, 2)), bool(known[0, 2].any())))
+        assert receptions == [(0, False), (0, False), (2, True)]
 
 
 @pytest.mark.parametrize("radio", [Radio(delay=2, packet_loss=0.2), Radio(delay=1, last_known=2)], ids=str)
-def test_a_changed_flock_in_other_units_hears_what_it_hears_in_its_own(radio: Radio) -> None:
+def test_replaced_flock_in_other_units_has_the_same_observations(radio: Radio) -> None:
     """Everything five times as long and fifteen times as slow, before and after an agent joins."""
     start = random_disk(1, 20, seed=3)
     more = Flock(*(np.concatenate([array, array[:, :1] * 0.5], axis=1) for array in start.arrays[:2]))
@@ -185,7 +183,7 @@ def test_a_changed_flock_in_other_units_hears_what_it_hears_in_its_own(radio: Ra
 @pytest.mark.parametrize(
     "radio", [Radio(packet_loss=0.5), Radio(delay=1), Radio(last_known=1), Radio(jitter=1)], ids=str
 )
-def test_velocities_off_the_scale_are_refused_by_every_radio(radio: Radio) -> None:
+def test_out_of_range_velocities_are_rejected_by_every_radio(radio: Radio) -> None:
     flock = Flock([[[0.0, 0.0], [0.5, 0.0]]], [[[1e60, 0.0], [0.0, 0.0]]])
     ours = DelayedAggregation(paper_senses("mean", 2), radio=radio)
     with pytest.raises(InputError, match="off the scale"):
@@ -194,7 +192,7 @@ def test_velocities_off_the_scale_are_refused_by_every_radio(radio: Radio) -> No
 
 
 @pytest.mark.parametrize("radio", [*RADIOS, Radio(packet_loss=0.5, last_known=2)], ids=str)
-def test_the_order_in_memory_changes_no_bit(radio: Radio, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_radio_does_not_depend_on_the_order_in_memory(radio: Radio, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents in another order in memory, known by their numbers, before and after they are put into a third one."""
     monkeypatch.setattr("equiflock.senses.aggregation.MAX_SMALL_FLOCK", 10)
     start = random_disk(1, 1_000, seed=4, radius_rule="constant-density")
@@ -215,7 +213,7 @@ def test_the_order_in_memory_changes_no_bit(radio: Radio, monkeypatch: pytest.Mo
         assert np.array_equal(here.degrees, there.degrees)
 
 
-def test_a_radio_that_is_switched_off_and_on_again_does_not_lose_the_same_messages_again() -> None:
+def test_restarted_radio_does_not_repeat_its_losses() -> None:
     flock = random_disk(1, 40, seed=1)
     ours = DelayedAggregation(paper_senses("mean", 2), radio=Radio(packet_loss=0.5))
     first = [ours.observe(flock).copy() for _ in range(3)]
@@ -240,24 +238,24 @@ def test_a_radio_that_is_switched_off_and_on_again_does_not_lose_the_same_messag
         ({"jitter": -2}, "jitter must be a whole number of at least 0; got -2"),
         ({"noise": 1.1}, "noise must be from 0 to 1 communication radius; got 1.1"),
         ({"quantization": 9}, "quantization must be from 10 to 32 bits per number; got 9"),
-        ({"send_interval": 0}, "every must be a whole number of at least 1; got 0"),
+        ({"send_interval": 0}, "send_interval must be a whole number of at least 1; got 0"),
         ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
     ],
     ids=str,
 )
-def test_bad_settings_are_refused_in_one_clear_line(settings: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as refused:
         Radio(**settings)
     assert str(refused.value) == said
 
 
-def test_means_by_the_senders_degree_go_with_a_perfect_radio_only() -> None:
-    with pytest.raises(InputError, match="a sender cannot know who hears it"):
+def test_sender_mean_needs_an_ideal_radio() -> None:
+    with pytest.raises(InputError, match="a sender cannot know how many agents receive from it"):
         DelayedAggregation(paper_senses("mean", 2, hop_mean="sender"), radio=Radio(packet_loss=0.1))
 
 
-def test_a_radio_must_be_one() -> None:
+def test_radio_must_be_a_radio() -> None:
     with pytest.raises(
-        InputError, match=r"radio must be a Radio, such as equiflock.Radio\(loss=0.2\), or None; got 0.2"
+        InputError, match=r"radio must be a Radio, such as equiflock.Radio\(packet_loss=0.2\), or None; got 0.2"
     ):
         DelayedAggregation(paper_senses(), radio=0.2)

@@ -25,7 +25,7 @@ def sums_of(compiled: Any, rows: Array) -> bytes:
     return sums.tobytes()
 
 
-def test_a_wide_kernel_gives_the_bits_of_a_plain_one() -> None:
+def test_slp_kernel_is_bit_identical_to_a_plain_one() -> None:
     rows = np.random.default_rng(0).normal(size=(1000, 4)).astype(np.float32)
     before = getattr(config, SLP_SETTING)
     assert sums_of(slp_kernel(add_up), rows) == sums_of(kernel(add_up), rows)

@@ -1,4 +1,4 @@
-"""A radio that is changed between two steps is heard from the next one on, and who is repaired is heard again."""
+"""Changes of the radio between two steps, and repaired agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.senses.test_aggregation import wandering
 from tests.senses.test_radio import radios
 
 ONE_HOP = [paper_senses("sum", 1), paper_senses("mean", 1, "fixed"), Senses((("velocity", "sum"),))]
-"""Senses of one hop: they remember nothing of what was heard before."""
+"""Senses of one hop, which have no memory."""
 
 
 def fly(senses: Senses, radio: Radio, path: list[Flock], then: Radio | None = None, at: int = 0) -> list[np.ndarray]:
@@ -30,7 +30,7 @@ def fly(senses: Senses, radio: Radio, path: list[Flock], then: Radio | None = No
 
 
 def begin_after(before: Radio, steps: int, senses: Senses, radio: Radio, path: list[Flock]) -> list[np.ndarray]:
-    """What is known at each step of a radio that has just begun, when another one has counted so many steps."""
+    """Return the observations at each step of a new radio that continues the step count of another."""
     ours = DelayedAggregation(senses)
     ours.radio_state.steps = -1 if before.is_ideal else steps - 1
     ours.radio = radio
@@ -47,7 +47,7 @@ def go_on(ours: DelayedAggregation, path: list[Flock], then: Radio | None = None
 
 
 @given(flocks(max_agents=12), radios(), st.sampled_from([0.0, 0.3, 1.0]), st.sampled_from(ONE_HOP))
-def test_another_loss_is_heard_as_if_it_had_always_been_so(
+def test_new_packet_loss_applies_as_if_it_had_always_been_set(
     flock: Flock, radio: Radio, packet_loss: float, senses: Senses
 ) -> None:
     other = dataclasses.replace(radio, packet_loss=packet_loss, burst=None)
@@ -61,7 +61,7 @@ def test_another_loss_is_heard_as_if_it_had_always_been_so(
 @given(
     flocks(max_agents=12), radios(), radios(), st.sampled_from([each for each in ONE_HOP if each.topology != "fixed"])
 )
-def test_a_radio_that_remembers_longer_or_shorter_begins_anew(
+def test_radio_with_another_memory_drops_messages_in_transit(
     flock: Flock, radio: Radio, other: Radio, senses: Senses
 ) -> None:
     if radio.memory == other.memory and not radio.is_ideal:
@@ -74,7 +74,7 @@ def test_a_radio_that_remembers_longer_or_shorter_begins_anew(
 
 
 @pytest.mark.parametrize("radio", [Radio(packet_loss=0.3), Radio(delay=1), Radio(delay=2, noise=0.1), IDEAL_RADIO])
-def test_a_large_flock_hears_by_another_radio_as_if_it_had_just_begun(radio: Radio) -> None:
+def test_large_flock_with_another_radio_starts_afresh(radio: Radio) -> None:
     path = list(wandering(random_disk(agents=MAX_SMALL_FLOCK + 1, radius_rule="constant-density"), 6))
     senses = paper_senses("mean", 1)
     for before in (IDEAL_RADIO, Radio(packet_loss=0.5, delay=3)):
@@ -85,7 +85,7 @@ def test_a_large_flock_hears_by_another_radio_as_if_it_had_just_begun(radio: Rad
 
 
 @pytest.mark.parametrize("delay", [0, 2])
-def test_who_is_repaired_is_heard_from_then_on_and_not_what_it_would_have_said_before(delay: int) -> None:
+def test_repaired_agent_sends_only_new_messages(delay: int) -> None:
     flock = random_disk(flocks=2, agents=12)
     conditions = np.zeros((2, 12), int)
     conditions[0, 3] = Condition.SILENT
@@ -103,9 +103,9 @@ def test_who_is_repaired_is_heard_from_then_on_and_not_what_it_would_have_said_b
         )  # the agent of that number in another flock always worked
 
 
-def test_a_radio_that_cannot_be_had_changes_nothing() -> None:
+def test_rejected_radio_leaves_the_state_unchanged() -> None:
     ours = DelayedAggregation(paper_senses("mean", 2, hop_mean="sender"))
-    with pytest.raises(InputError, match="a sender cannot know who hears it"):
+    with pytest.raises(InputError, match="a sender cannot know how many agents receive from it"):
         ours.radio = Radio(packet_loss=0.1)
     with pytest.raises(InputError, match="radio must be a Radio"):
         ours.radio = 0.1  # type: ignore[assignment]

@@ -122,7 +122,7 @@ def test_a_network_gives_way_to_an_expert_whatever_the_order_in_memory(
 def test_what_does_not_fit_is_refused_and_the_flight_goes_on() -> None:
     flight, untouched = (ef.flight(START, Hops(), radio=ef.Radio(packet_loss=0.2)) for _ in range(2))
     after(flight, 5)
-    with pytest.raises(InputError, match="needs a perfect radio"):
+    with pytest.raises(InputError, match="needs an ideal radio"):
         change_controller(flight, Hops(hop_mean="sender"))
     with pytest.raises(InputError, match="not its name"):
         change_controller(flight, "tanner")  # type: ignore[arg-type]

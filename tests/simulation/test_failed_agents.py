@@ -50,7 +50,7 @@ def test_nobody_hears_silent_and_stopped_agents_and_stopped_and_drifting_ones_he
 
 def test_means_by_the_senders_degree_do_not_go_with_failures(start: Flock) -> None:
     senses = ef.paper_senses("mean", 3, hop_mean="sender")
-    with pytest.raises(InputError, match="a sender cannot know who hears it"):
+    with pytest.raises(InputError, match="a sender cannot know how many agents receive from it"):
         moments(start, Push(0.0, senses), 9, failures=FIVE["silent"])
 
 

@@ -20,7 +20,7 @@ measured r_ij and v_ij, and z_j^(k-1) is that of the step before the sender sent
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -31,7 +31,7 @@ from equiflock.pairs.feature_weights import build_senses_table
 from equiflock.runtime.checks import InputError, NumericRangeError, check_choice, check_positive, shorten_repr
 from equiflock.runtime.jit import Array
 from equiflock.runtime.threads import MAX_SMALL_FLOCK
-from equiflock.senses.aggregation_kernels import ChannelSpec, KernelArgs
+from equiflock.senses.aggregation_kernels import ChannelSpec, KernelArgs, pack_kernel_args
 from equiflock.senses.degrees import count_neighbours
 from equiflock.senses.graph import Graph, radius_graph
 from equiflock.senses.message_buffer import MessageBuffer
@@ -109,6 +109,8 @@ class DelayedAggregation:
         self.radio_state = RadioState(senses.requires_ideal_radio)
         # Z(t) and Z(t - dt) swap at every step; they are allocated with the first flock.
         self._channel_spec: ChannelSpec | None = None
+        self._kernel_args: tuple[KernelArgs, tuple[Any, ...]] | None = None
+        """The last `kernel_args` and `packed_args`."""
         self._observations: Observations | None = None
         self._previous_observations: Observations | None = None
         self._flock_shape = (0, 0, 0)
@@ -143,6 +145,7 @@ class DelayedAggregation:
             raise InputError(f"orbit must be an Orbit, such as equiflock.Orbit(), or None; got {shorten_repr(orbit)}")
         self._orbit = orbit
         coefficients = NO_ORBIT if orbit is None else orbit.coefficients
+        self._kernel_args = None
         self._obstacle_rule = ObstacleRule(self.obstacles == "nearest", orbit is not None, coefficients)
 
     def set_senses(self, senses: Senses) -> None:
@@ -203,17 +206,17 @@ class DelayedAggregation:
         With `radio_args`, flock and `previous` are as they were sent. Raise NumericRangeError if a value is too large.
         """
         _, N, D = flock.shape
-        kernel_args = self.make_kernel_args(flock)
         if self.senses.topology == "fixed":
             fine = aggregate_fixed_graph(
-                flock, active, previous, observations, self._get_fixed_graph(flock), kernel_args, radio_args
+                flock, active, previous, observations, self._get_fixed_graph(flock), self.packed_args(flock), radio_args
             )
         elif N <= MAX_SMALL_FLOCK:
-            fine = aggregate_small_flocks(flock, active, previous, observations, kernel_args, radio_args)
+            fine = aggregate_small_flocks(flock, active, previous, observations, self.packed_args(flock), radio_args)
         else:
             if self._large_aggregator is None or self._large_aggregator.agents != N:
                 older_size = (self.senses.hops - 1) * self.senses.width * D
                 self._large_aggregator = LargeFlockAggregator(N, D, older_size, self.radio.delay > 0)
+            kernel_args = self.kernel_args(flock)
             fine = all(
                 self._large_aggregator.observe(
                     flock, b, previous[b], observations[b], agent_ids, kernel_args, radio_args
@@ -291,6 +294,7 @@ class DelayedAggregation:
         # At the first step there is no past: zeros. Afterwards only `replace` changes the flock's size.
         B, N, _ = shape = check_flock(flock).shape
         if self._channel_spec is None or len(self._channel_spec.axes) != shape[2]:
+            self._kernel_args = None
             self._channel_spec = ChannelSpec(
                 is_mean=self.senses.channels[0][1] == "mean",
                 table=build_senses_table(self.senses, self._get_radius(flock)),
@@ -310,8 +314,19 @@ class DelayedAggregation:
 
     def make_kernel_args(self, flock: Flock) -> KernelArgs:
         """Return what the kernels need besides the state and the radio; call it after `swap_buffers`."""
-        assert self._channel_spec is not None
-        return KernelArgs(self._obstacle_rule, self._get_radius(flock), self._channel_spec)
+        return self._get_args(flock)[0]
+
+    def packed_args(self, flock: Flock) -> tuple[Any, ...]:
+        """Return the `KernelArgs` packed as plain tuples, for kernels that are called for small flocks."""
+        return self._get_args(flock)[1]
+
+    def _get_args(self, flock: Flock) -> tuple[KernelArgs, tuple[Any, ...]]:
+        comm_radius = self._get_radius(flock)
+        if self._kernel_args is None or self._kernel_args[0].comm_radius != comm_radius:
+            assert self._channel_spec is not None
+            kernel_args = KernelArgs(self._obstacle_rule, comm_radius, self._channel_spec)
+            self._kernel_args = kernel_args, pack_kernel_args(kernel_args)
+        return self._kernel_args
 
     def _compute_shape(self, flock: Flock) -> tuple[int, ...]:
         """Return the shape of observations, (B, N, K, C, D)."""

@@ -8,11 +8,12 @@ on the length of a tuple, here `axes`. Pruning needs a separate argument, so `ta
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from equiflock.flock import FOLLOWER, OBSTACLE
+from equiflock.orbit_technique import OrbitCoefficients
 from equiflock.pairs.feature_weights import ChannelTable
 from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.senses.cell_list import Numbering, SortedCells, make_cell_list, sort_into_cells
@@ -29,7 +30,13 @@ from equiflock.senses.neighbour_lists import (
 from equiflock.senses.obstacle_rule import RuleResult, apply_obstacle_rule, make_rule_buffers
 from equiflock.senses.orbit import ObstacleRule
 from equiflock.senses.paper_sums import PAPER_CHANNELS, aggregate_measured_channels, aggregate_paper_channels
-from equiflock.senses.radio_kernels import RadioArgs, SenderHashes, drop_lost_messages, measure_messages
+from equiflock.senses.radio_kernels import (
+    RadioArgs,
+    SenderHashes,
+    drop_lost_messages,
+    measure_messages,
+    unpack_radio_args,
+)
 from equiflock.senses.records import (
     Records,
     RolesGroups,
@@ -60,6 +67,21 @@ class KernelArgs(NamedTuple):
     comm_radius: float
     """R."""
     channel_spec: ChannelSpec
+
+
+def pack_kernel_args(kernel_args: KernelArgs) -> tuple[Any, ...]:
+    """Return the arguments as plain tuples, which kernels take for the reason given at `pack_radio_args`."""
+    rule = kernel_args.obstacle_rule
+    packed_rule = rule.nearest_only, rule.is_orbiting, tuple(rule.orbit)
+    return packed_rule, kernel_args.comm_radius, tuple(kernel_args.channel_spec)
+
+
+@kernel
+def unpack_kernel_args(packed: tuple[Any, ...]) -> KernelArgs:
+    """Return the arguments of `pack_kernel_args`."""
+    (nearest_only, is_orbiting, orbit), comm_radius, channel_spec = packed
+    rule = ObstacleRule(nearest_only, is_orbiting, OrbitCoefficients(*orbit))
+    return KernelArgs(rule, comm_radius, ChannelSpec(*channel_spec))
 
 
 class FlockRadio(NamedTuple):
@@ -339,28 +361,39 @@ def aggregate_flocks(
     roles: Array,
     groups: Array,
     previous: Array,
-    obstacle_rule: ObstacleRule,
-    comm_radius: float,
-    channel_spec: ChannelSpec,
+    packed_args: tuple[Any, ...],
     observations: Array,
     active: Array,
-    radio_args: RadioArgs | None,
+    packed_radio: tuple[Any, ...] | None,
+    steps_ahead: Index,
 ) -> bool:
     """Write the observations (B, N, K * C * D) of all agents of the active flocks; other flocks are left unchanged.
 
-    State and `previous` are those of the step at which the messages were sent. Leaders and obstacle agents observe
-    zeros.
+    Leaders and obstacle agents observe zeros.
+
+    Args:
+        positions: (B, N, D), at the step at which the messages were sent, as all of the state.
+        velocities: (B, N, D).
+        roles: (B, N).
+        groups: (B, N).
+        previous: (B, N, K * C * D), the observations of the step before that.
+        packed_args: the `KernelArgs`, packed.
+        observations: (B, N, K * C * D), the result.
+        active: indices of the flocks to observe.
+        packed_radio: the `RadioArgs`, packed; None for an ideal radio.
+        steps_ahead: steps since the one for which they were packed.
 
     Returns:
         False if a flock or a sum is out of range.
     """
+    obstacle_rule, comm_radius, channel_spec = unpack_kernel_args(packed_args)
     _, N, D = positions.shape
     order, starts, agent_buckets = make_cell_list(N)
-    no_ids, sender_hashes = np.empty(0, np.int64), make_sender_hashes(N if radio_args is not None else 0)
+    no_ids, sender_hashes = np.empty(0, np.int64), make_sender_hashes(N if packed_radio is not None else 0)
     older_size = previous.shape[2] - compute_first_hop_size(channel_spec.table, D)
-    is_delayed = False if radio_args is None else radio_args.measuring.is_delayed
+    is_delayed = False if packed_radio is None else unpack_radio_args(packed_radio, steps_ahead).measuring.is_delayed
     records = make_records(N, D, older_size, is_delayed)
-    buffers = make_batch_buffers(N, D, channel_spec.table is not None or radio_args is not None)
+    buffers = make_batch_buffers(N, D, channel_spec.table is not None or packed_radio is not None)
     for b in active:
         # Sort the flock into cells and its records into cell order, then aggregate over all cells.
         shape = sort_into_cells(positions[b], comm_radius, order, starts, agent_buckets)
@@ -372,7 +405,8 @@ def aggregate_flocks(
         cells, roles_groups = SortedCells(order, starts, shape, no_ids), RolesGroups(roles[b], groups[b])
         # Not a literal 0: Numba compiles a kernel again for every constant argument.
         first = np.int64(0)
-        if radio_args is not None:
+        if packed_radio is not None:
+            radio_args = unpack_radio_args(packed_radio, steps_ahead)
             if not apply_radio(b, order, no_ids, records, older_size, radio_args, sender_hashes, first, N):
                 return False
             flock_radio = FlockRadio(b, radio_args, sender_hashes)
@@ -424,38 +458,39 @@ def aggregate_listed(
     previous: Array,
     begins: Array,
     senders: Array,
-    obstacle_rule: ObstacleRule,
-    channel_spec: ChannelSpec,
+    packed_args: tuple[Any, ...],
     observations: Array,
     active: Array,
-    radio_args: RadioArgs | None,
+    packed_radio: tuple[Any, ...] | None,
 ) -> bool:
     """Write the observations of all agents of the active flocks, whose neighbours are the listed senders.
 
     Agent i of flock b receives from senders[begins[b N + i] : begins[b N + i + 1]], at any distance, if it is a
     follower; other agents observe zeros.
+    Packed arguments are those of `aggregate_flocks`.
 
     Returns:
         False if a flock or a sum is out of range.
     """
+    obstacle_rule, _, channel_spec = unpack_kernel_args(packed_args)
     _, N, D = positions.shape
     order, no_ids = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
-    numbering, sender_hashes = Numbering(order, no_ids), make_sender_hashes(N if radio_args is not None else 0)
+    numbering, sender_hashes = Numbering(order, no_ids), make_sender_hashes(N if packed_radio is not None else 0)
     older_size = previous.shape[2] - compute_first_hop_size(channel_spec.table, D)
-    is_delayed = False if radio_args is None else radio_args.measuring.is_delayed
+    is_delayed = False if packed_radio is None else unpack_radio_args(packed_radio, np.int64(0)).measuring.is_delayed
     shift = np.uintp(N if is_delayed else 0)
     records = make_records(N, D, older_size, is_delayed)
-    buffers = make_batch_buffers(N, D, channel_spec.table is not None or radio_args is not None)
+    buffers = make_batch_buffers(N, D, channel_spec.table is not None or packed_radio is not None)
     lists, rule_result, features = buffers.listing.lists, buffers.rule_result, buffers.features
     list_senders, ends = lists.senders, lists.ends
     fine = True
     for b in active:
         if not gather_records(positions[b], velocities[b], previous[b], older_size, order, records, 0, N):
             return False
-        if radio_args is not None and not apply_radio(
-            b, order, no_ids, records, older_size, radio_args, sender_hashes, np.int64(0), N
-        ):
-            return False
+        if packed_radio is not None:
+            radio_args = unpack_radio_args(packed_radio, np.int64(0))
+            if not apply_radio(b, order, no_ids, records, older_size, radio_args, sender_hashes, np.int64(0), N):
+                return False
         roles_groups, first = RolesGroups(roles[b], groups[b]), np.uintp(0)
         while first < N:
             # Records are in the order of agents here, so the listed senders are records.
@@ -472,7 +507,7 @@ def aggregate_listed(
                     end += np.uintp(1)
                 ends[agents] = end
                 agents += np.uintp(1)
-            if radio_args is not None:
+            if packed_radio is not None:
                 drop_lost_messages(b, first, agents, lists, numbering, radio_args, sender_hashes)
             # The obstacle rule, in the plane only: space has no obstacles.
             if D == 2:
@@ -484,7 +519,7 @@ def aggregate_listed(
                 for a in range(agents):
                     compute_offsets(3, first + shift + a, records.positions, lists, begin, ends[a])
                     begin = ends[a]
-            if radio_args is not None:
+            if packed_radio is not None:
                 fine &= aggregate_received(
                     b,
                     first,

@@ -69,6 +69,7 @@ class MessageBuffer:
         self._cells: SlotCells | None = None
         self._seed_hash = np.uint64(_hash_seed(radio.seed))  # np.uint64, as Numba would type a small int as signed
         self._loss_args = _make_loss_args(radio)
+        self._splitter = _compute_splitter(radio.quantization)
         self._window = MessageWindow(radio.delay, radio.jitter, radio.last_known)
 
     def with_radio(self, radio: Radio) -> MessageBuffer:
@@ -161,12 +162,6 @@ class MessageBuffer:
         """Return the radio with the step now, also where all messages have the same delay, for `is_message_usable`."""
         args = self.make_radio_args(flock)
         return args._replace(link=args.link._replace(step=self.step))
-
-    @property
-    def _splitter(self) -> float:
-        """The factor of `quantize` for the radio's bits per number; 0 without quantization."""
-        bits = self.radio.quantization
-        return 0.0 if bits is None else 2.0 ** (FLOAT64_FRACTION_BITS - (bits - EXPONENT_SIGN_BITS + 1)) + 1.0
 
     def aggregate_delayed_messages(
         self,
@@ -278,6 +273,11 @@ def _make_cell_lists(slots: int, B: int, N: int) -> SlotCells:
     shape = slots, B, N
     starts = np.zeros((slots, B, 2 * N + 65), np.uintp)
     return SlotCells(np.zeros(shape, np.uintp), starts, np.zeros(shape, np.uintp), np.ones((slots, B, 3), np.int64))
+
+
+def _compute_splitter(bits: int | None) -> float:
+    """Return the factor of `quantize` for `bits` bits per number; 0 without quantization."""
+    return 0.0 if bits is None else 2.0 ** (FLOAT64_FRACTION_BITS - (bits - EXPONENT_SIGN_BITS + 1)) + 1.0
 
 
 def _make_loss_args(radio: Radio) -> LossArgs:

@@ -1,9 +1,12 @@
 """The kernels of `aggregation_kernels` on several threads: small flocks whole, a large one by its cells.
 
-`radio_args` is None for an ideal radio. Each function returns False if a flock or a sum is out of range.
+`packed_args` are the `KernelArgs`, packed; `radio_args` is None for an ideal radio. Each function returns False if a
+flock or a sum is out of range.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -31,7 +34,7 @@ from equiflock.senses.cell_list import (
 )
 from equiflock.senses.channel_sums import LARGEST_SUM
 from equiflock.senses.graph import Graph
-from equiflock.senses.radio_kernels import RadioArgs
+from equiflock.senses.radio_kernels import RadioArgs, pack_radio_args
 from equiflock.senses.records import RolesGroups, apply_radio, gather_records, make_records, make_sender_hashes
 
 
@@ -40,7 +43,7 @@ def aggregate_small_flocks(
     active: Array,
     previous: Array,
     observations: Array,
-    kernel_args: KernelArgs,
+    packed_args: tuple[Any, ...],
     radio_args: RadioArgs | None,
 ) -> bool:
     """Fill in `observations` (B, N, K * C * D) of the active flocks; each thread takes some of them.
@@ -49,10 +52,11 @@ def aggregate_small_flocks(
     """
     parts = split_flocks(len(active), flock.shape[1]) if len(active) > 1 else [(0, 1)]
     state = flock.positions, flock.velocities, flock.roles, flock.groups, previous
+    packed_radio = None if radio_args is None else pack_radio_args(radio_args)
     return all(
         threads.run_parallel(
             aggregate_flocks,
-            [(*state, *kernel_args, observations, active[slice(*part)], radio_args) for part in parts],
+            [(*state, packed_args, observations, active[slice(*part)], packed_radio, 0) for part in parts],
         )
     )
 
@@ -63,7 +67,7 @@ def aggregate_fixed_graph(
     previous: Array,
     observations: Array,
     graph: Graph,
-    kernel_args: KernelArgs,
+    packed_args: tuple[Any, ...],
     radio_args: RadioArgs | None,
 ) -> bool:
     """Fill in `observations` (B, N, K * C * D) of the active flocks, with the neighbours in `graph` at any distance.
@@ -72,10 +76,11 @@ def aggregate_fixed_graph(
     """
     parts = split_flocks(len(active), flock.shape[1])
     state = flock.positions, flock.velocities, flock.roles, flock.groups, previous
+    packed_radio = None if radio_args is None else pack_radio_args(radio_args)
     links = graph.starts, graph.senders.view(np.uintp)
-    rest = *links, kernel_args.obstacle_rule, kernel_args.channel_spec, observations
+    rest = *links, packed_args, observations
     return all(
-        threads.run_parallel(aggregate_listed, [(*state, *rest, active[slice(*part)], radio_args) for part in parts])
+        threads.run_parallel(aggregate_listed, [(*state, *rest, active[slice(*part)], packed_radio) for part in parts])
     )
 
 

@@ -23,9 +23,8 @@ from equiflock.runtime import threads
 from equiflock.runtime.jit import Array, Index, as_read_only_array, kernel
 from equiflock.runtime.threads import AGENTS_PER_THREAD, MAX_SMALL_FLOCK
 from equiflock.senses.aggregation import DelayedAggregation, ObservationBuffers
-from equiflock.senses.aggregation_kernels import ChannelSpec, aggregate_flocks
-from equiflock.senses.orbit import ObstacleRule
-from equiflock.senses.radio_kernels import LinkArgs, RadioArgs
+from equiflock.senses.aggregation_kernels import aggregate_flocks
+from equiflock.senses.radio_kernels import pack_radio_args
 
 FlockArrays = tuple[NDArray[Any], ...]
 """The writable arrays of a flock, in the order of `Flock.arrays`."""
@@ -138,9 +137,10 @@ class FusedNetworkStep:
         """Call the kernel; each thread makes all steps of some of the active flocks."""
         positions, velocities, roles, *_ = state
         radio_args = self.sensing.radio_state.begin_steps(flock, buffers.previous, steps)
-        # Arrays one by one, as the type of every NamedTuple costs Numba half a microsecond at each call.
+        packed_args = self.sensing.packed_args(flock)
+        packed_radio = None if radio_args is None else pack_radio_args(radio_args)
         arrays = positions, velocities, roles, flock.groups, accelerations, *buffers
-        common = *arrays, *self.sensing.make_kernel_args(flock), radio_args, self._network, time_step
+        common = *arrays, packed_args, packed_radio, self._network, time_step
         # One thread makes the step of a single flock, whatever its size.
         if len(active) == 1:
             fine = bool(step_flocks(*common, active, move_first, steps))
@@ -167,10 +167,8 @@ def step_flocks(
     accelerations: Array,
     previous: Array,
     observations: Array,
-    obstacle_rule: ObstacleRule,
-    comm_radius: float,
-    channel_spec: ChannelSpec,
-    radio_args: RadioArgs | None,
+    packed_args: tuple[Any, ...],
+    packed_radio: tuple[Any, ...] | None,
     network: Any,
     time_step: float,
     active: Array,
@@ -187,10 +185,8 @@ def step_flocks(
         accelerations: (B, N, D), those of the step before, and the result.
         previous: (B, N, K * C * D), Z(t - dt). It swaps with `observations` at every further step.
         observations: (B, N, K * C * D), memory for Z(t).
-        obstacle_rule: of `DelayedAggregation.make_kernel_args`, as the next two.
-        comm_radius: R.
-        channel_spec: the channels.
-        radio_args: the radio at the first step; None if all messages arrive.
+        packed_args: `DelayedAggregation.packed_args`.
+        packed_radio: the `RadioArgs` of the first step, packed; None if all messages arrive.
         network: `CompiledNetwork.network_args`.
         time_step: dt.
         active: indices of the flocks that fly.
@@ -212,44 +208,19 @@ def step_flocks(
         if move_first or step > 0:
             advance_agents(positions, velocities, roles, accelerations, time_step, active, 0, N)
         # Observe Z(t).
-        if radio_args is None:
-            if not aggregate_flocks(
-                read_positions,
-                read_velocities,
-                read_roles,
-                groups,
-                previous,
-                obstacle_rule,
-                comm_radius,
-                channel_spec,
-                observations,
-                active,
-                None,
-            ):
-                return False
-        else:
-            link = radio_args.link
-            now = RadioArgs(
-                LinkArgs(link.seed_hash, link.step + step, link.slots, link.rows),
-                radio_args.loss,
-                radio_args.measuring,
-                radio_args.sending,
-                radio_args.receivers,
-            )
-            if not aggregate_flocks(
-                read_positions,
-                read_velocities,
-                read_roles,
-                groups,
-                previous,
-                obstacle_rule,
-                comm_radius,
-                channel_spec,
-                observations,
-                active,
-                now,
-            ):
-                return False
+        if not aggregate_flocks(
+            read_positions,
+            read_velocities,
+            read_roles,
+            groups,
+            previous,
+            packed_args,
+            observations,
+            active,
+            packed_radio,
+            step,
+        ):
+            return False
         # Decide a(t). Flocks that are adjacent in memory go through the network as one.
         first = 0
         for end in range(1, len(active) + 1):

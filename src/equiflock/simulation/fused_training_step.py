@@ -17,8 +17,8 @@ from equiflock.flock import Flock, Observations, Vectors
 from equiflock.protocols import AnyBody, Sensing
 from equiflock.runtime.jit import Array, as_read_only_array, kernel
 from equiflock.runtime.threads import MAX_SMALL_FLOCK
-from equiflock.senses.aggregation import DelayedAggregation, ObservationBuffers
-from equiflock.senses.aggregation_kernels import KernelArgs, aggregate_flocks
+from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.senses.aggregation_kernels import aggregate_flocks
 from equiflock.simulation.fused_network_step import FlockArrays, can_fuse, zero_non_followers
 
 
@@ -43,25 +43,6 @@ class SensingPair(NamedTuple):
 
     expert: DelayedAggregation
     student: DelayedAggregation
-
-
-class AggregationArgs(NamedTuple):
-    """Observations and arguments of one aggregation."""
-
-    buffers: ObservationBuffers
-    """(1, N, K * C * D) each."""
-    kernel_args: KernelArgs
-
-
-class TrainingPolicies(NamedTuple):
-    """The two policies."""
-
-    expert: Any
-    """`Tanner.tanner_args`."""
-    student: Any
-    """`CompiledNetwork.network_args`."""
-    student_acts: bool
-    """Whether the student's accelerations are executed, rather than the expert's."""
 
 
 class FusedTrainingStep:
@@ -112,13 +93,28 @@ class FusedTrainingStep:
 
         None, with the observations of both as before, if the flock is out of range or an acceleration is not finite.
         """
-        expert, student = (AggregationArgs(s.swap_buffers(flock), s.make_kernel_args(flock)) for s in self.sensing_pair)
+        expert, student = self.sensing_pair
+        expert_buffers, student_buffers = expert.swap_buffers(flock), student.swap_buffers(flock)
         positions, velocities, roles, *_ = state
-        arrays = positions, velocities, roles, flock.groups, target, accelerations
-        policies = TrainingPolicies(self._expert_args, self._network, student_acts)
-        if step_training_flock(*arrays, expert, student, policies, time_step, move_first):
-            senses = self.sensing_pair.student.senses
-            return student.buffers.current.reshape(*flock.shape[:2], senses.hops, senses.width, -1)
+        if step_training_flock(
+            positions,
+            velocities,
+            roles,
+            flock.groups,
+            target,
+            accelerations,
+            *expert_buffers,
+            expert.packed_args(flock),
+            self._expert_args,
+            *student_buffers,
+            student.packed_args(flock),
+            self._network,
+            student_acts,
+            time_step,
+            move_first,
+        ):
+            senses = student.senses
+            return student_buffers.current.reshape(*flock.shape[:2], senses.hops, senses.width, -1)
         for sensing in self.sensing_pair:
             sensing.swap_buffers(flock)
         return None
@@ -132,9 +128,15 @@ def step_training_flock(
     groups: Array,
     target: Array,
     accelerations: Array,
-    expert: AggregationArgs,
-    student: AggregationArgs,
-    policies: TrainingPolicies,
+    expert_previous: Array,
+    expert_observations: Array,
+    expert_packed_args: tuple[Any, ...],
+    tanner_args: Any,
+    student_previous: Array,
+    student_observations: Array,
+    student_packed_args: tuple[Any, ...],
+    network: Any,
+    student_acts: bool,
     time_step: float,
     move_first: bool,
 ) -> bool:
@@ -147,9 +149,15 @@ def step_training_flock(
         groups: (1, N).
         target: (1, N, D), the expert's accelerations.
         accelerations: (1, N, D), those executed: of the step before, and the result.
-        expert: the expert's aggregation.
-        student: the student's aggregation.
-        policies: both policies.
+        expert_previous: (1, N, K * C * D), the expert's Z(t - dt).
+        expert_observations: (1, N, K * C * D), memory for the expert's Z(t).
+        expert_packed_args: `DelayedAggregation.packed_args` of the expert.
+        tanner_args: `Tanner.tanner_args`.
+        student_previous: as for the expert.
+        student_observations: as for the expert.
+        student_packed_args: as for the expert.
+        network: `CompiledNetwork.network_args`.
+        student_acts: whether the student's accelerations are executed, rather than the expert's.
         time_step: dt.
         move_first: whether the step begins with a move.
 
@@ -157,26 +165,25 @@ def step_training_flock(
         False if the flock is out of range, or an executed acceleration is not finite.
     """
     _, N, D = positions.shape
-    first = np.zeros(1, np.int64)
+    # Not literals: Numba compiles a kernel again for every constant argument.
+    first, zero = np.zeros(1, np.int64), np.int64(0)
     # Move: r and v by the accelerations of the step before.
     if move_first:
         advance_agents(positions, velocities, roles, accelerations, time_step, first, 0, N)
     # Observe, both of them. The aggregation is compiled for read-only arrays, those of a `Flock`.
     read_positions, read_velocities = as_read_only_array(positions), as_read_only_array(velocities)
     read_roles = as_read_only_array(roles)
-    expert_observations, student_observations = expert.buffers.current, student.buffers.current
     if not aggregate_flocks(
         read_positions,
         read_velocities,
         read_roles,
         groups,
-        expert.buffers.previous,
-        expert.kernel_args.obstacle_rule,
-        expert.kernel_args.comm_radius,
-        expert.kernel_args.channel_spec,
+        expert_previous,
+        expert_packed_args,
         expert_observations,
         first,
         None,
+        zero,
     ):
         return False
     if not aggregate_flocks(
@@ -184,31 +191,28 @@ def step_training_flock(
         read_velocities,
         read_roles,
         groups,
-        student.buffers.previous,
-        student.kernel_args.obstacle_rule,
-        student.kernel_args.comm_radius,
-        student.kernel_args.channel_spec,
+        student_previous,
+        student_packed_args,
         student_observations,
         first,
         None,
+        zero,
     ):
         return False
-    # The expert's accelerations are the training target, whichever policy acts. The first flock and agent are
-    # variables, as Numba compiles a kernel again for every constant argument.
-    zero = np.int64(0)
+    # The expert's accelerations are the training target, whichever policy acts.
     compute_tanner(
         read_velocities,
         read_roles,
         EMPTY,
         expert_observations.reshape(1, N, 1, expert_observations.shape[2] // D, D),
-        policies.expert,
+        tanner_args,
         target,
         zero,
         zero + 1,
     )
-    if policies.student_acts:
+    if student_acts:
         inputs = student_observations.reshape(N, student_observations.shape[2])
-        evaluate_network(inputs, policies.student, accelerations.reshape(N, D), zero, N)
+        evaluate_network(inputs, network, accelerations.reshape(N, D), zero, N)
     else:
         accelerations[:] = target
     return zero_non_followers(accelerations, roles, first)
