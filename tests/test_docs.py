@@ -160,4 +160,4 @@ def test_the_atlas_has_a_film_of_every_law_and_every_claim_as_it_is_made_now() -
         assert (
             f"| {claim.description} | `{claim.law}` | {row.value:{claim.value_format}} | {claim.rule}".rstrip() in page
         )
-        assert claim.verdict(row.value) in ("", "holds")
+        assert claim.judge(row.value) in ("", "holds")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name."""
+    """Return a public name of `equiflock.api`, which the first use imports."""
     # Python also looks up names such as __path__ and __wrapped__, which must not import the whole package.
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module 'equiflock' has no attribute {name!r}")

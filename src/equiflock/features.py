@@ -71,7 +71,10 @@ class Feature:
         return names[len(names) - len(self.options) :]
 
     def with_options(self, name: str, given: dict[str, Any]) -> Feature:
-        """Return a copy with this name, `among` and option values."""
+        """Return a copy with this name, and with the given `among` and option values; others keep their defaults.
+
+        Removes "among" from `given`. Raise InputError for an unknown option or a value that is not a finite number.
+        """
         values = dict(zip(self.option_names, self.options, strict=True))
         among = given.pop("among", self.among)
         check_choice("among", among, get_args(Among))
@@ -121,6 +124,7 @@ def feature(name: str, *, vector: VectorName, among: Among = "all") -> Callable[
     check_choice("among", among, get_args(Among))
 
     def declare(weight: Weight) -> Weight:
+        """Register the feature with this weight and return the weight; raise InputError if its parameters are wrong."""
         # Builtins may have no signature; they are refused like functions without parameters.
         parameters = inspect.signature(weight).parameters.values() if inspect.isfunction(weight) else ()
         options = {each.name: each.default for each in parameters if each.default is not each.empty}
@@ -142,7 +146,10 @@ def feature_names() -> tuple[str, ...]:
 
 
 def find_feature(name: str, what: str = "feature") -> Feature:
-    """Return the feature of a name such as "separation:distance=0.2"; `what` names the argument in errors."""
+    """Return the feature of a name such as "separation:distance=0.2"; `what` names the argument in errors.
+
+    Raise InputError if the feature or an option is unknown.
+    """
     head, colon, options = name.partition(":") if isinstance(name, str) else (name, "", "")
     if head not in feature_names():
         raise_wrong_choice(what, head, feature_names())
@@ -255,7 +262,7 @@ class Senses:
         return (self.hops, self.width, self.scales) == (other.hops, other.width, other.scales)
 
     def scale_flock(self, flock: Flock) -> Flock:
-        """Return the flock in the units of these senses."""
+        """Return the flock in the units of these senses; the same object if units are equal."""
         return flock.in_units(self.length_scale, self.time_scale) if self.is_scaled else flock
 
     @property
@@ -272,7 +279,7 @@ class Senses:
 
 
 def check_scale(name: str, value: float) -> float:
-    """Return `value`, or raise InputError if it is not a valid ratio of units."""
+    """Return `value` as a float; raise InputError if it is not from 1 / LARGEST_SCALE to LARGEST_SCALE."""
     if not is_finite(value) or not 1.0 / LARGEST_SCALE <= value <= LARGEST_SCALE:
         raise InputError(f"{name} must be from {1 / LARGEST_SCALE:g} to {LARGEST_SCALE:g}; got {shorten_repr(value)}")
     return float(value)
@@ -295,7 +302,7 @@ def paper_senses(
 
 
 def _check_channels(given: Any) -> tuple[Channel, ...]:
-    """Return the channels as pairs of a known feature and an aggregation, or raise InputError."""
+    """Return the channels as a tuple of pairs; raise InputError if one is not a known feature and an aggregation."""
     expected = 'channels must be pairs of a feature and "sum" or "mean", such as (("velocity", "mean"),)'
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InputError(f"{expected}; got {shorten_repr(given)}")

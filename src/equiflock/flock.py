@@ -153,7 +153,10 @@ class Flock:
         *,
         comm_radius: float,
     ) -> Flock:
-        """Return a flock over validated arrays: no checks, no copies of contiguous arrays, read-only access."""
+        """Return a flock over validated arrays: no checks, no copies of contiguous arrays, read-only access.
+
+        Later changes of the arrays show in the flock.
+        """
         flock = object.__new__(cls)
         arrays = positions, velocities, roles, obstacles, groups, conditions
         for name, array in zip(ARRAY_NAMES, arrays, strict=True):
@@ -164,7 +167,10 @@ class Flock:
         return flock
 
     def in_units(self, length: float, time: float) -> Flock:
-        """Return the same flock in other units; `length` and `time` are the new units in terms of the present ones."""
+        """Return the same flock in other units; `length` and `time` are the new units in terms of the present ones.
+
+        Positions and R are divided by `length`, velocities multiplied by time / length.
+        """
         # The aggregation refuses values that overflow here.
         with np.errstate(over="ignore"):
             positions, velocities = self.positions / length, self.velocities * (time / length)
@@ -223,14 +229,14 @@ class Flock:
 
 
 def check_flock(flock: object) -> Flock:
-    """Return `flock`, or raise InputError if it is not a Flock."""
+    """Return `flock`; raise InputError if it is not a Flock."""
     if not isinstance(flock, Flock):
         raise InputError(f"flock must be an equiflock.Flock; got {shorten_repr(flock)}")
     return flock
 
 
 def _check_vectors(name: str, given: Any) -> Vectors:
-    """Return a finite float64 copy of `given` of shape (B, N, D), or raise InputError."""
+    """Return a float64 copy of `given`; raise InputError if it is not finite or not of shape (B, N, D), D = 2 or 3."""
     try:
         # NumPy would drop the imaginary part with a mere warning.
         if np.iscomplexobj(given):
@@ -253,7 +259,7 @@ def _check_vectors(name: str, given: Any) -> Vectors:
 
 
 def _check_codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[int, ...]) -> Int8[np.ndarray, "B N"]:
-    """Return roles or conditions as an int8 copy of shape (B, N), zeros for None, or raise InputError."""
+    """Return roles or conditions as an int8 copy; zeros for None. Raise InputError for wrong shapes or codes."""
     if given is None:
         return np.zeros(shape, np.int8)
     try:
@@ -269,7 +275,7 @@ def _check_codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[i
 
 
 def _check_integers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return `given` as an integer array of `shape`, or raise InputError."""
+    """Return a copy of `given` as an integer array; raise InputError if it is not one, or not of this shape."""
     expected = f"{name} must be integers of shape (B, N) = {shape}"
     try:
         numbers = np.array(given)
@@ -281,7 +287,10 @@ def _check_integers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[An
 
 
 def _check_groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
-    """Return group indices (B, N): zeros for None, NO_GROUP for obstacle agents."""
+    """Return group indices (B, N): zeros for None, NO_GROUP for obstacle agents, whose given values are ignored.
+
+    Raise InputError if another agent has a negative group, or a group does not fit into int32.
+    """
     numbers = np.zeros(rim.shape, np.int32) if given is None else _check_integers("groups", given, rim.shape)
     # Values of obstacle agents are ignored, since they have no group.
     if ((numbers < 0) & ~rim).any() or (numbers > np.iinfo(np.int32).max).any():
@@ -293,7 +302,10 @@ def _check_groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
 
 
 def _check_obstacles(given: Any, rim: Bool[np.ndarray, "B N"]) -> ObstacleIds:
-    """Return obstacle indices (B, N); for None, the obstacle agents of a flock form one obstacle."""
+    """Return obstacle indices (B, N); for None or all -1, the obstacle agents of a flock form one obstacle.
+
+    Raise InputError if an obstacle agent has an index outside 0 .. N - 1, or another agent has one.
+    """
     numbers = np.full(rim.shape, NO_OBSTACLE) if given is None else _check_integers("obstacles", given, rim.shape)
     if (numbers == NO_OBSTACLE).all():
         numbers = np.where(rim, 0, NO_OBSTACLE)

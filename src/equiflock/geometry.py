@@ -20,7 +20,7 @@ of the time."""
 
 @kernel
 def bounding_box(points: Array) -> tuple[Array, Array]:
-    """Return the minimum and maximum of each coordinate, each (D,)."""
+    """Return the minimum and maximum of each coordinate of at least one point, each (D,)."""
     low, high = points[0].copy(), points[0].copy()
     for i in range(len(points)):
         for d in range(points.shape[1]):
@@ -80,9 +80,10 @@ def diameter(points: Array) -> float:
 
 @kernel
 def farthest_pair(points: Array) -> tuple[Index, Index, float]:
-    """Return the farthest pair i < j and its squared distance; ties are broken by the smallest (j, i).
+    """Return the farthest pair i < j of at least two points, and its squared distance.
 
-    Time is quadratic for few points, and otherwise only for points on one circle or sphere.
+    Ties are broken by the smallest (j, i). Time is quadratic for few points, and otherwise only for points on one
+    circle or sphere.
     """
     # Few points: compare all pairs.
     best = 0, 1, -1.0

@@ -40,6 +40,8 @@ class Outcome(int):
     def add(cls, name: str, message: str) -> Outcome:
         """Register an outcome, such as `Outcome.add("ARRIVED", "the flock reached its goal")`; return it if it exists.
 
+        Raise InputError if the name exists with another message, or is not a word in capital letters.
+
         Args:
             name: shown in tables and figures; capital letters, digits and underscores.
             message: one line for the user.

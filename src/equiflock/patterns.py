@@ -70,6 +70,9 @@ LETTERS = {
 def make_pattern_points(pattern: Pattern, agents: int, dimensions: int = 2, spacing: float = DEFAULT_SPACING) -> Points:
     """Return the place z_i of each agent, (N, D), centred at the origin; for D = 3 in the x-y plane.
 
+    Raise InputError if the pattern is unknown, or if user-defined points are not (N, D); these are centred, not scaled
+    by `spacing`.
+
     Args:
         pattern: "vee": agent 0 leads, at the right, and the others line up behind it, alternating between left and
             right; "circle": counterclockwise from the right; a word in capital letters A to Z, such as "EQ": agents
@@ -109,9 +112,9 @@ def check_pattern(pattern: Pattern) -> None:
 
 
 def assign_places(flock: Flock, pattern: Pattern, spacing: float) -> Vectors:
-    """Return the place z_i of each agent, (B, N, D): leaders and followers take the places in their order.
+    """Return the place z_i of each agent, (B, N, D): leaders and followers take the places in the order of agents.
 
-    Obstacle agents have zeros; failed agents keep their places.
+    Obstacle agents have zeros and do not count; failed agents keep their places.
     """
     _, _, D = flock.shape
     places = np.zeros(flock.shape)
@@ -144,7 +147,7 @@ def pattern_error(
 
 
 def _compute_spread(vectors: Vectors, member: Bool[np.ndarray, "B N"]) -> Float64[np.ndarray, " B"]:
-    """Return the root mean square distance of the vectors from their mean, (B,)."""
+    """Return the root mean square distance of the vectors of members from their mean, (B,); 0 without members."""
     count = np.maximum(member.sum(axis=1), 1)
     mean = vectors.sum(axis=1, keepdims=True, where=member[..., None]) / count[:, None, None]
     squares = np.square(vectors - mean).sum(axis=2)
@@ -152,7 +155,7 @@ def _compute_spread(vectors: Vectors, member: Bool[np.ndarray, "B N"]) -> Float6
 
 
 def _parse_points(given: Any) -> Points:
-    """Return user-defined points as an array, or raise InputError."""
+    """Return user-defined points as a float64 array; raise InputError if they are not finite, or not (N, D)."""
     expected = "pattern must be a name, a word in capital letters, or finite points of shape (N, D), D = 2 or 3"
     try:
         points = np.array(given, np.float64)
@@ -190,7 +193,7 @@ SHAPES = {"vee": _make_vee, "circle": _make_circle}
 
 
 def _make_word(word: str, agents: int) -> Points:
-    """Return places along the strokes of a word, about 1 apart."""
+    """Return places along the strokes of a word, about 1 apart, stroke by stroke; short strokes may get none."""
     strokes = _make_strokes(word)
     lengths = np.array([np.linalg.norm(np.diff(stroke, axis=0), axis=1).sum() for stroke in strokes])
     # Distribute the agents by stroke length; the largest remainders get those lost to rounding down.
@@ -205,7 +208,7 @@ def _make_word(word: str, agents: int) -> Points:
 
 
 def _make_strokes(word: str) -> list[Points]:
-    """Return the strokes of all letters of a word, in grid units."""
+    """Return the strokes of all letters of a word, in grid units: polylines (corners, 2), from left to right."""
     strokes, left = [], 0.0
     for letter in word:
         drawn = [[[float(digit) for digit in corner] for corner in line.split()] for line in LETTERS[letter].split("|")]

@@ -10,7 +10,7 @@ import pytest
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.models import build_module_chain
 from equiflock.experiments.bench import Cost, MachineLimits, compute_step_costs, measure_limits, measure_loop
-from equiflock.experiments.training_bench import measure_epoch, multiply_adds_per_agent
+from equiflock.experiments.training_bench import count_multiply_adds, measure_epoch
 from equiflock.features import paper_senses
 
 
@@ -37,7 +37,7 @@ def test_the_multiply_adds_of_a_training_by_hand(name: str, by_hand: float) -> N
     network: Any = make_network(name)
     chain = build_module_chain(network.chain, network.senses)
     assert chain is not None
-    assert multiply_adds_per_agent(chain, D=2) == by_hand
+    assert count_multiply_adds(chain, D=2) == by_hand
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ class Listening:
 def test_a_tuple_is_what_the_flight_of_one_fresh_flock_shows_at_its_time_index(step: int, name: str) -> None:
     data = SMALL.make()
     for flock in range(SMALL.flocks):
-        start = SMALL.disk(step).draw()[flock]
+        start = SMALL.build_disk(step).draw()[flock]
         *_, moment = islice(ef.flight(start, Listening(SMALL.senses[name]), time_step=0.01), step + 1)  # type: ignore[arg-type]
         assert np.array_equal(data.arrays[name][step, flock], moment.observations[0])
         assert np.array_equal(data.arrays["targets"][step, flock], moment.accelerations[0].astype(np.float32))
@@ -53,7 +53,7 @@ def test_the_papers_set_has_80400_tuples_of_which_30150_are_for_training() -> No
 @pytest.mark.slow
 def test_no_flock_is_used_twice_nor_in_any_other_set() -> None:
     whole = replace(FastForward(), agents=10, train_flocks=2, test_flocks=2)
-    starts = [whole.disk(step).draw() for step in range(whole.index_count)]
+    starts = [whole.build_disk(step).draw() for step in range(whole.index_count)]
     starts += [ef.RandomDisk(400, 10, split=split).draw() for split in ("train", "validation", "test")]
     first_agents = np.concatenate([start.positions[:, 0] for start in starts])
     assert len(np.unique(first_agents, axis=0)) == len(first_agents) == 201 * 4 + 1200
@@ -102,8 +102,8 @@ def test_an_interrupted_set_is_completed(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_velocities_are_drawn_by_the_rule_of_the_set() -> None:
     disc = replace(SMALL, velocities="disc")
-    assert disc.disk(2) == replace(SMALL.disk(2), velocities="disc")
-    assert np.array_equal(disc.disk(2).draw().positions, SMALL.disk(2).draw().positions)
+    assert disc.build_disk(2) == replace(SMALL.build_disk(2), velocities="disc")
+    assert np.array_equal(disc.build_disk(2).draw().positions, SMALL.build_disk(2).draw().positions)
     object.__setattr__(disc, "velocities", "box")  # past the annotations, which tests enforce
     with pytest.raises(InputError, match="velocities must be one of 'entries', 'disc'; got 'box'"):
         disc.__post_init__()

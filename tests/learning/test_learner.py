@@ -173,7 +173,7 @@ def test_a_loss_weighting_weights_the_gradient_of_each_tuple(name: str) -> None:
     theirs = TorchLearner(copy.deepcopy(network), 1e-3)
     assert theirs.descend((observations, targets), np.arange(6)[None], loss_weighting).shape == (1, 6)
     np.testing.assert_allclose(errors[0], errors[1], rtol=1e-4)
-    np.testing.assert_allclose(make_learner(network, 1e-3).errors(tuples), errors[0], rtol=1e-6)
+    np.testing.assert_allclose(make_learner(network, 1e-3).compute_errors(tuples), errors[0], rtol=1e-6)
 
 
 def test_adam_is_torchs() -> None:

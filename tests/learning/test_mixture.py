@@ -139,9 +139,9 @@ def test_a_scenario_keeps_its_own_defaults_where_the_recipe_has_its() -> None:
         def draw(self, stop: Any = None) -> ef.Flock:
             return self.disk.draw(stop)
 
-    scene: Any = ef.DAgger(scenario="slow").training_scenarios[0].middle(3, 0, "train")
+    scene: Any = ef.DAgger(scenario="slow").training_scenarios[0].make_middle(3, 0, "train")
     assert (scene.disk.agents, scene.disk.max_speed, scene.disk.flocks, scene.disk.split) == (12, 0.5, 3, "train")
-    changed: Any = ef.DAgger(scenario="slow", agents=20).training_scenarios[0].middle(3, 0, "train")
+    changed: Any = ef.DAgger(scenario="slow", agents=20).training_scenarios[0].make_middle(3, 0, "train")
     assert changed.disk.agents == 20
 
 

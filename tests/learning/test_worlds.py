@@ -111,10 +111,10 @@ def test_one_setting_does_not_change_the_draws_of_another() -> None:
 
 def test_an_ideal_environment_has_no_radio_and_no_body() -> None:
     assert set(worlds(ef.DAgger(), 3)) == {FlightWorld()}
-    assert ef.DAgger().worlds.middle() == FlightWorld()
-    assert ef.DAgger(burst=5.0).worlds.middle().radio is None  # bursts of no losses
-    assert ef.DAgger(lag=0.1).worlds.middle().radio is None
-    assert ef.DAgger(packet_loss=0.1).worlds.middle().body is None
+    assert ef.DAgger().worlds.make_middle() == FlightWorld()
+    assert ef.DAgger(burst=5.0).worlds.make_middle().radio is None  # bursts of no losses
+    assert ef.DAgger(lag=0.1).worlds.make_middle().radio is None
+    assert ef.DAgger(packet_loss=0.1).worlds.make_middle().body is None
 
 
 class WorldRecorder:

@@ -113,3 +113,11 @@ def test_only_the_right_angle_treats_left_and_right_alike(where: float, heading:
 def test_invalid_parameters_are_rejected(options: dict[str, float], text: str) -> None:
     with pytest.raises(InputError, match=text):
         Orbit(**options)
+
+
+def test_a_flock_without_obstacles_is_unaffected_by_one_with_obstacles_in_the_same_batch() -> None:
+    positions = np.array([[[0.0, 0.0], [0.3, 0.2]], [[0.0, 0.0], [0.3, 0.2]]])
+    velocities = np.array([[[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])
+    flock = Flock(positions, velocities, [[Role.FOLLOWER, Role.OBSTACLE], [Role.FOLLOWER, Role.FOLLOWER]])
+    together, alone = (DelayedAggregation(paper_senses("mean", 1), orbit=Orbit()).observe(x) for x in (flock, flock[1]))
+    np.testing.assert_array_equal(together[1], alone[0])

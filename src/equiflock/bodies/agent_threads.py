@@ -15,10 +15,13 @@ from equiflock.runtime.threads import AGENTS_PER_THREAD
 def run_over_agents(
     kernel: Callable[..., Any], arguments: tuple[Any, ...], agents: int, active: Int64[np.ndarray, " active"]
 ) -> None:
-    """Call kernel(*arguments, flocks, first, last) for all agents of the active flocks, on several threads if faster.
+    """Call kernel(*arguments, flocks, first, last) so that it moves all agents of the active flocks exactly once.
+
+    A large batch is distributed over threads: several flocks by flock, a single flock by agents. Otherwise there is one
+    call on this thread.
 
     Args:
-        kernel: function that moves agents first .. last of some flocks.
+        kernel: function that moves agents first .. last - 1 of `flocks`, an array of indices.
         arguments: its leading arguments.
         agents: N.
         active: indices of the flocks to move.

@@ -98,7 +98,11 @@ class DoubleIntegrator:
         step: int = 0,
         agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> None:
-        """Move the active flocks by one time step, in place (see `equiflock.protocols.StatefulBody`)."""
+        """Move the active flocks by one time step, in place (see `equiflock.protocols.StatefulBody`).
+
+        Followers obey commands, leaders keep their velocity, obstacle agents stand still. Raise InputError if the body
+        has lag and `state` has no "actuators". Only gusts depend on `step` and `agent_ids`.
+        """
         N = positions.shape[1]
         arrays = positions, velocities, roles, accelerations
         if self.is_ideal:
@@ -129,7 +133,10 @@ def advance_agents(
     first: Index,
     last: Index,
 ) -> None:
-    """Move agents first .. last of the active flocks by one step of the ideal body."""
+    """Move agents first .. last - 1 of the active flocks by one step of the ideal body, in place.
+
+    Leaders keep their velocity, obstacle agents stand still.
+    """
     # dt^2 / 2, once for all agents.
     half_square = 0.5 * time_step * time_step
     for b in active:
@@ -159,7 +166,10 @@ def advance_limited_agents(
     first: Index,
     last: Index,
 ) -> None:
-    """Move agents first .. last of the active flocks by one step with limits, drag, lag and gusts.
+    """Move agents first .. last - 1 of the active flocks by one step with limits, drag, lag and gusts, in place.
+
+    These act on followers only: leaders keep their velocity, obstacle agents stand still. An agent whose velocity is
+    clamped moves by the mean of its velocities before and after.
 
     Args:
         positions: (B, N, D), updated in place.

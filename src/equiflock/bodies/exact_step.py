@@ -46,7 +46,7 @@ class StepFactors(NamedTuple):
 
 @lru_cache(maxsize=256)
 def compute_step_factors(drag: float, lag: float, time_step: float) -> StepFactors:
-    """Return the factors of a step. Without lag a(0) = u, and the factors of a(0) - u are 0."""
+    """Return the factors of a step, cached. Without lag a(0) = u, and the factors of a(0) - u are 0."""
     lag_factors = 0.0, 0.0, 0.0
     if lag > 0.0:
         rate = 1.0 / lag

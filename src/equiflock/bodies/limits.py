@@ -11,14 +11,14 @@ NO_LIMIT = math.inf
 
 
 def check_limits(body: object, *names: str) -> None:
-    """Raise InputError unless each of these fields is a finite number above 0, or None for no limit."""
+    """Raise InputError if one of these fields is neither None, for no limit, nor a finite number above 0."""
     for name in names:
         if getattr(body, name) is not None:
             check_positive(name, getattr(body, name))
 
 
 def check_not_negative(body: object, *names: str) -> None:
-    """Raise InputError unless each of these fields is a finite number of at least 0."""
+    """Raise InputError if one of these fields is not a finite number, or is below 0."""
     for name in names:
         value = getattr(body, name)
         if not is_finite(value) or value < 0:
@@ -32,7 +32,7 @@ def resolve_limit(limit: float | None) -> float:
 
 @kernel
 def compute_clamp_factor(vectors: Array, b: Index, i: Index, max_norm: float) -> float:
-    """Return the factor that scales agent i's vector down to the 2-norm `max_norm`; exactly 1 if it is not longer."""
+    """Return the factor that scales vectors[b, i] down to the 2-norm `max_norm`; exactly 1 if it is not longer."""
     # Most vectors are well within the limit, which needs no division.
     largest, square = 0.0, 0.0
     for d in range(vectors.shape[2]):

@@ -26,7 +26,7 @@ def body(name: str) -> Callable[[Definition], Definition]:
 
     A body is a frozen dataclass with `advance` (see `Body`), and with `init_state` if it has a state beyond position
     and velocity (see `StatefulBody`). Its fields are its options: `make_body("sledge", friction=0.2)`, or
-    `make_body("sledge:friction=0.2")`.
+    `make_body("sledge:friction=0.2")`. Raise InputError if the name is taken, or a field has no default.
     """
     if not isinstance(name, str) or not name or ":" in name:
         raise InputError(f"a body's name must be a non-empty string without a colon; got {shorten_repr(name)}")
@@ -62,11 +62,11 @@ def body_class(name: str) -> type[Any]:
 
 
 def make_body(name: str, **options: Any) -> AnyBody:
-    """Return the body of that name.
+    """Return the body of that name; raise InputError if it is unknown or an option is unknown or invalid.
 
     Args:
         name: name such as "double-integrator", or with options "unicycle:max_turn_rate=2".
-        options: fields of the body.
+        options: fields of the body; an option in the name, too, must have the same value there.
     """
     if not isinstance(name, str):
         raise InputError(f"the name of a body must be a string; got {shorten_repr(name)}")

@@ -45,7 +45,10 @@ class Unicycle:
         check_limits(self, "max_turn_rate", "max_acceleration", "max_speed")
 
     def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
-        """Return the state beyond position and velocity: the headings of the velocities."""
+        """Return the state beyond position and velocity: the angles of the velocities, 0 where an agent stands.
+
+        Raise InputError if D is not 2.
+        """
         _check_plane(flock.shape[2])
         return {"heading": np.arctan2(flock.velocities[..., 1], flock.velocities[..., 0])}
 
@@ -61,7 +64,11 @@ class Unicycle:
         step: int,
         agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> None:
-        """Move the active flocks by one time step, in place (see `equiflock.protocols.StatefulBody`)."""
+        """Move the active flocks by one time step, in place (see `equiflock.protocols.StatefulBody`).
+
+        Followers obey commands, leaders keep their velocity, obstacle agents stand still. `step` and `agent_ids` are
+        ignored. Raise InputError if D is not 2.
+        """
         _check_plane(positions.shape[2])
         max_turn = resolve_limit(self.max_turn_rate) * time_step
         max_speed_change = resolve_limit(self.max_acceleration) * time_step
@@ -71,13 +78,14 @@ class Unicycle:
 
 
 def _check_plane(dimensions: int) -> None:
+    """Raise InputError if D is not 2."""
     if dimensions != 2:
         raise InputError(f"a unicycle needs a flock with D = 2; got D = {dimensions}")
 
 
 @inline_kernel
 def wrap_angle(angle: float) -> float:
-    """Return the angle of the same direction from -pi to pi."""
+    """Return the angle of the same direction in [-pi, pi)."""
     return angle - 2 * math.pi * math.floor((angle + math.pi) / (2 * math.pi))
 
 
@@ -96,7 +104,11 @@ def steer_agents(
     first: Index,
     last: Index,
 ) -> None:
-    """Move agents first .. last of the active flocks by one step; `max_turn` and `max_speed_change` are per step."""
+    """Move agents first .. last - 1 of the active flocks by one step of `Unicycle`, in place.
+
+    `max_turn` (radians) and `max_speed_change` are per step. Leaders keep their velocity, obstacle agents stand still.
+    The heading of a moving leader or follower is first set to that of its velocity.
+    """
     for b in active:
         for i in range(first, last):
             # Obstacle agents stand still.

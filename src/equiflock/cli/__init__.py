@@ -47,7 +47,10 @@ RESUMABLE_COMMANDS = ("atlas", "demo", "evaluate", "reproduce", "sweep", "tune")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command. Exit codes: 0, 1 if a deployed swarm fails its checks, 2 for bad input, 130 for Ctrl-C."""
+    """Run a command; `arguments` are those of the process by default.
+
+    Exit codes: 0, 1 if a deployed swarm fails its checks, 2 for bad input, 130 for Ctrl-C, 143 for SIGTERM.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments == ["--version"]:
         print(f"equiflock {__version__}")
@@ -95,7 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _load_command(name: str, arguments: list[str]) -> Any:
-    """Import a command and add the options of the scenario and body that its arguments name."""
+    """Import the class of a command and add the options of the scenario and body that its arguments name."""
     from equiflock.cli.dynamic_options import add_dynamic_options
 
     return add_dynamic_options(getattr(importlib.import_module(f"equiflock.cli.{name}"), COMMANDS[name][0]), arguments)
@@ -112,5 +115,6 @@ def _make_summary_stub(name: str) -> Callable[[], None]:
 
 
 def _exit_with_error(message: str) -> None:
+    """Print a message on stderr and exit with code 2."""
     err.print(f"equiflock: {message}", style="bold red", highlight=False, markup=False, soft_wrap=True)
     sys.exit(2)

@@ -47,7 +47,7 @@ class Animate:
     """Python module or file to import first, which may register your own controllers and scenarios."""
 
     def run(self) -> None:
-        """Write the film and print its path."""
+        """Write the film and print its path. Raise InputError for options of a new flight beside saved flights."""
         from equiflock.report.film import check_film, film
 
         import_plugin(self.plugin)

@@ -38,7 +38,10 @@ class Atlas:
     """Delete an earlier atlas in the run directory and start again."""
 
     def run(self) -> None:
-        """Print the measured claims and the path of the page."""
+        """Measure claims and draw films that are missing, write atlas.csv and atlas.md, and print the claims.
+
+        The files have all laws measured so far; the printed table has those of --only.
+        """
         from equiflock.experiments.atlas.entries import ENTRIES, build_claim_jobs
         from equiflock.experiments.runner.jobs import is_done, read_results
         from equiflock.experiments.runner.run_jobs import run_jobs

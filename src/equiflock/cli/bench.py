@@ -37,7 +37,7 @@ class Bench:
     """PNG file to draw the results to."""
 
     def run(self) -> None:
-        """Print the timings."""
+        """Print the timings; also write them to the files of --json and --plot."""
         from equiflock.controllers.trained import PAPER_NETWORKS
         from equiflock.experiments.bench import BATCHES, measure_limits, measure_loop
 
@@ -90,14 +90,14 @@ class Bench:
 
 
 def _measure_epoch(name: str, repeats: int) -> EpochTiming:
-    # Imported here because training needs torch.
+    """Return the timing of a training epoch of a network. Imports torch."""
     from equiflock.experiments.training_bench import measure_epoch
 
     return measure_epoch(name, repeats)
 
 
 def _print_parts(timing: LoopTiming, limits: MachineLimits) -> None:
-    """Print the parts of one step, each beside the machine's lower bound."""
+    """Print the parts of one step, each beside the machine's lower bound, in ns per agent."""
     title = f"parts of a step of {timing.flocks} x {timing.agents:,}, per agent"
     header = "part", "ns", "bytes", "multiply-adds", "least ns", "of limit", "by"
     rows = []
@@ -110,7 +110,10 @@ def _print_parts(timing: LoopTiming, limits: MachineLimits) -> None:
 
 
 def _print_epochs(epochs: list[EpochTiming], limits: MachineLimits, threads: int) -> None:
-    """Print the time of a training epoch of each network, its updates beside the lower bound of one thread."""
+    """Print the time in ms of a training epoch of each network, and the lower bound of its updates on one thread.
+
+    `limits` are of `threads` threads.
+    """
     header = "controller", "flight", "200 updates", "validation", "epoch", "least updates", "of limit"
     rows = []
     for epoch in epochs:

@@ -22,7 +22,8 @@ def ensure_keyboard_interrupt() -> Iterator[None]:
     """Ensure that Ctrl-C in this block of the main thread raises KeyboardInterrupt.
 
     Python raises it wherever the program is, and drops it with a printed line in a destructor or in a function that C
-    calls back; the program would continue. In that case SIGINT is sent again after a delay, until it has an effect.
+    calls back; the program would continue. In that case SIGINT is sent again after a delay, until it has an effect. No
+    effect if SIGINT is ignored or has a handler other than Python's.
     """
     # Leave the handler alone if Ctrl-C is ignored, as in a shell's background job, or has another handler.
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -64,6 +65,7 @@ def _resend_sigint() -> None:
 
 
 def _send_sigint() -> None:
+    """Send SIGINT to the main thread, which wakes it if it is waiting."""
     # Send it to the main thread if possible, which wakes the thread if it is waiting.
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:

@@ -31,7 +31,7 @@ class Demo:
     """Training epochs; the package's weights were trained for 400."""
 
     def run(self) -> None:
-        """Print the comparison and the paths of the report and the films."""
+        """Train, test, write the demonstration, and print the comparison and the paths of report, weights and films."""
         from equiflock.report.demo_report import TRAINING_DIR, check_demo_dir, format_short_comparison, write_demo
 
         require_torch("demo")

@@ -68,14 +68,17 @@ class Deploy:
     """Python module or file to import first, which may register your own controllers and scenarios."""
 
     @staticmethod
-    def default_options(kind: type[Any]) -> Mapping[str, Any]:
-        """Return this command's defaults of a scenario's options."""
+    def get_default_options(kind: type[Any]) -> Mapping[str, Any]:
+        """Return the defaults of this command for options that a scenario class has."""
         return {
             name: value for name, value in DEFAULT_OPTIONS.items() if name in getattr(kind, "__dataclass_fields__", {})
         }
 
     def run(self) -> None:
-        """Print parity, bandwidth, message ages, timings and faults; exit with code 1 if parity or audit fails."""
+        """Print parity, bandwidth, message ages, timings and faults, and write the audit's page.
+
+        Exit with code 1 if the audit fails or a compared acceleration is out of tolerance.
+        """
         from equiflock.deployment.deploy_swarm import Deployment, deploy
         from equiflock.deployment.export.export_checks import check_local
         from equiflock.deployment.swarm_audit import audit_swarm

@@ -20,10 +20,10 @@ from equiflock.scenarios.registry import collect_options, scenario_class
 def add_dynamic_options(command: Any, arguments: Sequence[str]) -> Any:
     """Return the command with the options of the scenario and the body that its arguments name.
 
-    A command that takes scenarios has the fields `scenario`, `options` and `plugin`. It may have `default_options`, a
-    function of the scenario's class that returns option values which replace the scenario's defaults. A command that
+    A command that takes scenarios has the fields `scenario`, `options` and `plugin`. It may have `get_default_options`,
+    a function of the scenario's class that returns option values which replace the scenario's defaults. A command that
     takes environments has the field `world`, whose default is `EnvironmentOptions` or `EnvironmentAxes`. Any other
-    command is returned unchanged.
+    command is returned unchanged. A plugin that the arguments name is imported.
     """
     command_fields = {each.name: each for each in fields(command)} if is_dataclass(command) else {}
     if "plugin" in command_fields:
@@ -36,7 +36,9 @@ def add_dynamic_options(command: Any, arguments: Sequence[str]) -> Any:
         # Help shows the defaults of the command, if it has any, or else those of the scenario.
         name = _find_option_value("scenario", arguments) or str(command_fields["scenario"].default)
         kind = scenario_class(name.partition(":")[0])
-        scenario = make_scenario(name, command.default_options(kind) if hasattr(command, "default_options") else None)
+        scenario = make_scenario(
+            name, command.get_default_options(kind) if hasattr(command, "get_default_options") else None
+        )
         option_classes["options"] = make_options_class(scenario, known)
         known |= set(collect_options(scenario))
     if "world" in command_fields:
@@ -51,7 +53,7 @@ def add_dynamic_options(command: Any, arguments: Sequence[str]) -> Any:
 
 
 def _replace_fields(command: Any, option_classes: dict[str, Any]) -> Any:
-    """Return a subclass of the command whose fields of these names have these types."""
+    """Return a subclass of the command whose fields of these names have these classes as types and defaults."""
     changed = [
         (name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind))
         for name, kind in option_classes.items()
@@ -62,7 +64,10 @@ def _replace_fields(command: Any, option_classes: dict[str, Any]) -> Any:
 
 
 def _find_option_value(option: str, arguments: Sequence[str]) -> str | None:
-    """Return the value of an option in unparsed arguments, the last one if it is repeated, or None."""
+    """Return the value of an option, `--option value` or `--option=value`, in unparsed arguments.
+
+    The last one counts if it is repeated. None if it is absent or empty.
+    """
     value = None
     for word, following in pairwise([*arguments, ""]):
         if word == f"--{option}" and not following.startswith("--"):

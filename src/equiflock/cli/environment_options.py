@@ -69,7 +69,7 @@ class EnvironmentOptions:
 
     @property
     def world(self) -> World:
-        """Return the environment with these options."""
+        """Environment with these options. Raises InputError for an option that has no effect without another one."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         changed = {each.name: values[each.name] for each in fields(self) if values[each.name] != each.default}
         _check_dependencies({name: [value] for name, value in changed.items()})
@@ -89,7 +89,11 @@ class EnvironmentAxes:
 
     @classmethod
     def make_class_for(cls, body: str, reserved_names: Collection[str]) -> type[EnvironmentAxes]:
-        """Return a dataclass whose fields are lists of values, as text, of all options of these bodies."""
+        """Return a dataclass whose fields are lists of values, as text, of all options of an environment.
+
+        `body` may name several bodies, separated by commas. Fields are None by default: not given. Options of the
+        bodies in `reserved_names` are left out.
+        """
         options = list(_iter_options(body.split(","), reserved_names))
         option_fields: list[Any] = []
         for name, _, default, help_text in options:
@@ -101,13 +105,16 @@ class EnvironmentAxes:
 
     @property
     def axes(self) -> dict[str, list[Any]]:
-        """Return the values of all options that were given."""
+        """List of values of each option that was given."""
         texts = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: _parse_values(self.options[name], text) for name, text in texts.items() if text is not None}
 
     @property
     def worlds(self) -> list[tuple[dict[str, Any], World]]:
-        """Return every combination of the given values, with its environment."""
+        """Every combination of the given values, as options by name, with its environment.
+
+        Raises InputError for an option that has no effect without another one.
+        """
         axes = self.axes
         _check_dependencies(axes)
         points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
@@ -119,14 +126,17 @@ EnvironmentAxesArgument = Annotated[EnvironmentAxes, tyro.conf.arg(name="")]
 
 
 def print_environment(world: World) -> None:
-    """Print how the environment differs from the paper's, if it does."""
+    """Print how the environment differs from the paper's; nothing if it does not."""
     text = describe_environment(world)
     if text:
         out.print(f"environment: {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 def check_body_options(body: str, arguments: Sequence[str], known: Collection[str]) -> None:
-    """Raise InputError for an option that only other bodies have; tyro would only report it as unrecognized."""
+    """Raise InputError for an option in `arguments` that only other bodies have; tyro would report it as unrecognized.
+
+    `known` are the options of the command.
+    """
     for other in body_names():
         for option in _iter_body_options(other):
             if option.name not in known and option.name in list_option_names(arguments):
@@ -135,7 +145,10 @@ def check_body_options(body: str, arguments: Sequence[str], known: Collection[st
 
 
 def _iter_options(bodies: Sequence[str], reserved_names: Collection[str]) -> Iterator[Option]:
-    """Yield the options of environments with these bodies, each once: of the radio, the bodies and failures."""
+    """Yield the options of environments with these bodies, each once: of the radio, the bodies and failures.
+
+    Options of bodies in `reserved_names` are left out.
+    """
     yield from _iter_part_options(Radio, RADIO_OPTIONS)
     yield Option(
         "body",
@@ -154,9 +167,9 @@ def _iter_options(bodies: Sequence[str], reserved_names: Collection[str]) -> Ite
 
 
 def _iter_part_options(part: Any, names: Mapping[str, str]) -> Iterator[Option]:
-    """Yield the options of a dataclass or an instance: field values are the defaults, field docstrings the help.
+    """Yield the options of a dataclass (`Radio`, `Failures`) or an instance (a body).
 
-    `names` maps option names to field names.
+    Field values are the defaults, field docstrings the help. `names` maps option names to field names.
     """
     kind = part if isinstance(part, type) else type(part)
     hints, helps = get_type_hints(kind), read_field_docstrings(kind)
@@ -181,7 +194,7 @@ def _iter_body_options(name: str) -> Iterator[Option]:
 
 
 def _make_field(option: Option) -> tuple[str, Any, Any]:
-    """Return the dataclass field of an option."""
+    """Return the dataclass field of an option: name, annotated type, default."""
     hint, metavar = option.hint, None
     # Parse integers as numbers, so that a fraction raises the one-line error of the dataclass, not tyro's.
     if hint is int or int in get_args(hint):
@@ -190,7 +203,10 @@ def _make_field(option: Option) -> tuple[str, Any, Any]:
 
 
 def _parse_values(option: Option, text: str) -> list[Any]:
-    """Parse a list of values: numbers such as 0-4 or 0.8,1,1.5, words, and none if the option is optional."""
+    """Parse a list of values: numbers such as 0-4 or 0.8,1,1.5, words, and none if the option is optional.
+
+    Ranges include both ends. None comes last. Raise InputError if a value is invalid or repeated.
+    """
     kinds = {option.hint, *get_args(option.hint)}
     parts = [part.strip() for part in text.split(",")]
     # None comes last, wherever it is in the list.
@@ -208,7 +224,10 @@ def _parse_values(option: Option, text: str) -> list[Any]:
 
 
 def _check_dependencies(given: Mapping[str, Sequence[Any]]) -> None:
-    """Raise InputError for an option that would have no effect."""
+    """Raise InputError for an option that has no effect, as none of the options that it depends on is above 0.
+
+    `given` has the values of each option that was given.
+    """
     for name, others in OPTION_DEPENDENCIES.items():
         if name in given and not any(value for other in others for value in given.get(other, ())):
             required = " or ".join(f"--{other.replace('_', '-')}" for other in others)

@@ -61,12 +61,12 @@ class Evaluate:
     """Delete an earlier evaluation in the run directory and start again."""
 
     @staticmethod
-    def default_options(kind: type[Any]) -> Mapping[str, Any]:
-        """Return the options of the scenario's test, which are this command's defaults."""
+    def get_default_options(kind: type[Any]) -> Mapping[str, Any]:
+        """Return the options of the scenario's test, which are this command's defaults; 50 flocks if it has none."""
         return {"flocks": 50, **kind.test_options}
 
     def run(self) -> None:
-        """Print the comparison and the paths of table and figure."""
+        """Run the flights that are missing, write table and figure, and print the comparison and their paths."""
         from equiflock.experiments.evaluation import (
             build_evaluation_jobs,
             build_table_rows,
@@ -139,7 +139,7 @@ class Evaluate:
         }
 
     def _run_jobs(self, jobs: Sequence[EvaluationJob], results_dir: Path, title: str) -> None:
-        """Run the jobs that have no results yet."""
+        """Run the jobs that have no results in `results_dir` yet, in worker processes or on the scheduler."""
         from equiflock.experiments.runner.run_jobs import run_jobs
 
         with progress() as bar:

@@ -34,7 +34,7 @@ class Export:
     """Python module or file to import first, which may register your own controllers."""
 
     def run(self) -> None:
-        """Write the files and print their paths."""
+        """Write the files and print their paths and sizes."""
         from equiflock.deployment.export import export
 
         import_plugin(self.plugin)

@@ -28,6 +28,9 @@ _plugin_checksums: dict[str, dict[str, str]] = {}
 def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) -> None:
     """Import a user's module so that the controllers, scenarios and bodies that it registers are available.
 
+    Its directory is put first in `sys.path`. Checksums of its source files are recorded at the first import. Raise
+    InputError if the import fails.
+
     Args:
         name: module name or .py file; None does nothing.
         sources: `collect_plugin_sources` of the command's process; raises InputError if they differ in this one.
@@ -89,13 +92,16 @@ def collect_plugin_sources(name: str | None) -> dict[str, str]:
 
 
 def compute_plugin_checksum(name: str | None) -> str:
-    """Return one checksum of all source files, which is part of the names of results; empty without a plugin."""
+    """Return one checksum of all source files, which is part of the names of results; "" without a plugin."""
     return compute_checksum(json.dumps(collect_plugin_sources(name), sort_keys=True).encode()) if name else ""
 
 
 @contextmanager
 def convert_plugin_errors(name: str | None) -> Iterator[None]:
-    """Convert an exception of a plugin into an InputError that names the line in the user's file."""
+    """Convert an exception in this block into an InputError that names the last line of the user's code, if any.
+
+    InputError, OSError and MemoryError pass unchanged, and so does any exception if `name` is None.
+    """
     try:
         yield
     except (InputError, OSError, MemoryError):
@@ -152,20 +158,26 @@ class _PluginLocation:
         return self.module.partition(".")[0]
 
     def owns(self, module: str, path: Path) -> bool:
-        """Return whether an imported module is the user's: the plugin's own, or in the same directory."""
+        """Return whether an imported module is the user's: part of the plugin, or a file below the same directory.
+
+        False for equiflock, and for installed packages other than the plugin.
+        """
         outermost = module.partition(".")[0]
         is_beside = path.is_relative_to(self.root_dir) and not _is_library(path)
         return path.is_file() and outermost != "equiflock" and (outermost == self.outermost or is_beside)
 
     def get_relative_path(self, path: Path) -> str:
-        """Return a file's path relative to its import directory, which is the same on every machine."""
+        """Return a file's path relative to the first import directory that contains it, the same on every machine."""
         root = next(
             (folder for folder in (self.root_dir, *self.search_dirs) if path.is_relative_to(folder)), path.parent
         )
         return path.relative_to(root).as_posix()
 
     def find_imported_modules(self) -> dict[str, Path]:
-        """Return the files of the user's modules that the plugin imports, directly or indirectly, by module name."""
+        """Return the files of the plugin and of the user's modules that it imports, also indirectly, by module name.
+
+        They are found by reading import statements, without importing anything.
+        """
         files: dict[str, Path] = {}
         waiting = list(_iter_parent_packages(self.module))
         while waiting:
@@ -187,6 +199,7 @@ class _PluginLocation:
         return None
 
     def _list_search_dirs(self, outermost: str) -> Sequence[Path]:
+        """Return the directories to search for a module, by its outermost package; none for equiflock."""
         if outermost == "equiflock":
             return ()
         if outermost == self.outermost:
@@ -195,7 +208,10 @@ class _PluginLocation:
 
 
 def _iter_imports(path: Path, module: str) -> Iterator[str]:
-    """Yield the modules of all import statements of a file, and their parent packages."""
+    """Yield the modules of all import statements of a file, and their parent packages; none if it has a syntax error.
+
+    Names after `from x import` are yielded too, as they may be modules.
+    """
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):

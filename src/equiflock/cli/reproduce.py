@@ -59,7 +59,7 @@ class Reproduce:
     """Delete an earlier reproduction in the run directory and start again."""
 
     def run(self) -> None:
-        """Print the verdicts and the path of the report."""
+        """Search interpretations if requested, run the experiments, write the report, and print verdicts and paths."""
         from equiflock.experiments.paper.interpretation import Interpretation
         from equiflock.experiments.paper.profiles import PROFILES
         from equiflock.report.interpretations import write_ledger_comparison
@@ -85,7 +85,10 @@ class Reproduce:
             out.print(f"  {write_ledger_comparison(default_ledger, run_dir, interpretation)}", highlight=False)
 
     def _search_best_interpretation(self, search_dir: Path) -> Interpretation:
-        """Run the search with a progress bar, write its tables after each stage, and return the best interpretation."""
+        """Run the search with a progress bar and return the interpretation with which most statements hold.
+
+        Its tables are written after each stage.
+        """
         from equiflock.experiments.paper.interpretation_search import SEARCH_PROFILE, Search
         from equiflock.report.interpretations import write_interpretations
 
@@ -144,7 +147,7 @@ class Reproduce:
     def _run_experiments(
         self, bar: Progress, profile: Profile, run_dir: Path, experiments: Sequence[str]
     ) -> Reproduction:
-        """Run the experiments, each with a progress bar."""
+        """Run the experiments that have no results yet, each with a progress bar, and return the results of all."""
         from equiflock.experiments.paper.profiles import EXPERIMENTS, build_jobs
         from equiflock.experiments.paper.reproduction import reproduce
 

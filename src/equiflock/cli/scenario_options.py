@@ -29,7 +29,7 @@ class ScenarioOptions:
 
     @property
     def option_values(self) -> dict[str, Any]:
-        """Return the options by name, as keywords of `make_scenario`."""
+        """Options by name, as keywords of `make_scenario`; switches have their value when on, and None when off."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             name: (self.switches[name] if value else None) if name in self.switches else value
@@ -61,7 +61,10 @@ def warn_about_disagreement(scenario: Scenario, controller: object) -> None:
 
 
 def make_options_class(default_scenario: Scenario, reserved_names: Collection[str]) -> type[ScenarioOptions]:
-    """Return a dataclass whose fields are the scenario's options, except names that the command uses itself."""
+    """Return a dataclass whose fields are the options of the scenario and of its disk, with its values as defaults.
+
+    `reserved_names`, which the command uses itself, and options that cannot be written on a command line are left out.
+    """
     values = collect_options(default_scenario)
     option_fields: list[Any] = []
     switches = {}
@@ -87,7 +90,10 @@ def make_options_class(default_scenario: Scenario, reserved_names: Collection[st
 
 
 def is_plain(hint: Any) -> bool:
-    """Return whether values of a type can be written on a command line: numbers, words, choices, or None."""
+    """Return whether values of a type can be written on a command line.
+
+    These are bool, int, float, str, Literal, and unions of them and None.
+    """
     if get_origin(hint) is Literal:
         return True
     parts = [part for part in get_args(hint) if part is not NoneType]
@@ -95,7 +101,10 @@ def is_plain(hint: Any) -> bool:
 
 
 def _get_switch_value(hint: Any, default: Any) -> Any:
-    """Return the value of an option of type `SomeDataclass | None` when it is on; None for other types."""
+    """Return the value of an option of type `SomeDataclass | None` when it is on.
+
+    This is the default or, if that is None, a new instance. Return None for other types.
+    """
     kinds = [part for part in get_args(hint) if is_dataclass(part)]
     if NoneType not in get_args(hint) or len(kinds) != 1:
         return None
@@ -103,7 +112,10 @@ def _get_switch_value(hint: Any, default: Any) -> Any:
 
 
 def check_scenario_options(default_scenario: Scenario, arguments: Sequence[str], known: Collection[str]) -> None:
-    """Raise InputError for an option that only other scenarios have; tyro would only report it as unrecognized."""
+    """Raise InputError for an option in `arguments` that only other scenarios have, which tyro would not recognize.
+
+    `known` are the options of the command.
+    """
     other_options = {each.name for name in scenario_names() for each in fields(scenario_class(name))}
     for name in list_option_names(arguments):
         if name in other_options and name not in known:
@@ -115,6 +127,6 @@ def check_scenario_options(default_scenario: Scenario, arguments: Sequence[str],
 
 
 def list_option_names(arguments: Sequence[str]) -> list[str]:
-    """Return the names of the options in unparsed arguments, as field names."""
+    """Return the names of the options in unparsed arguments, as field names: `orbit` for --orbit or --no-orbit."""
     words = [word.partition("=")[0].removeprefix("--") for word in arguments if word.startswith("--")]
     return [word.removeprefix("no-").replace("-", "_") for word in words]

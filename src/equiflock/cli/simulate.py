@@ -60,7 +60,7 @@ class Simulate:
     """Python module or file to import first, which may register your own controllers and scenarios."""
 
     def run(self) -> None:
-        """Print a table of metrics: median and quartiles over flocks."""
+        """Simulate, save the flight if requested, and print a table of metrics: median and quartiles over flocks."""
         # Check all options before searching for initial conditions, which may take long.
         import_plugin(self.plugin)
         if self.save is not None:

@@ -55,7 +55,7 @@ class StopRequest:
             self._is_requested = True
 
     def _confirm_when_requested(self) -> None:
-        """Wait for a request or the end of the block, and confirm a request."""
+        """Wait for a request or the end of the block, and call `confirm` if there was a request. Runs in a thread."""
         has_ended = False
         while not (has_ended or self._is_requested):
             has_ended = self._block_ended.wait(timeout=0.05)

@@ -75,7 +75,10 @@ class Sweep:
     """Delete an earlier sweep in the run directory and start again."""
 
     def run(self) -> None:
-        """Evaluate all grid points and print the medians."""
+        """Run the grid points that have no results yet; write and print the medians of all.
+
+        All options, controllers and bodies are tried first.
+        """
         from equiflock.experiments.sweep import build_sweep_jobs
         from equiflock.runtime.provenance import lock_run_dir, read_package_versions
 
@@ -118,7 +121,10 @@ class Sweep:
             self._run_jobs(jobs)
 
     def _run_jobs(self, jobs: list[SweepJob]) -> None:
-        """Run the jobs that have no results yet, and write and print the results of all jobs."""
+        """Run the jobs that have no results yet; write and print the results of all jobs, and draw the heat map.
+
+        Raise InputError if no grid point has initial conditions.
+        """
         from equiflock.experiments.runner.jobs import read_results
         from equiflock.experiments.runner.run_jobs import run_jobs
         from equiflock.experiments.sweep import list_axes, summarize_sweep
@@ -158,7 +164,10 @@ class Sweep:
             out.print(f"  {path}", highlight=False)
 
     def _print_results(self, medians: pd.DataFrame) -> None:
-        """Print the medians, without empty columns such as the hops of controllers that were not trained here."""
+        """Print the medians in the widest layout that fits the terminal.
+
+        Empty columns, such as the hops of controllers that were not trained here, are left out.
+        """
         from equiflock.experiments.sweep import list_axes
 
         medians = medians.dropna(axis="columns", how="all")
@@ -168,7 +177,10 @@ class Sweep:
         print_table("medians over flocks and seeds; share of disconnected flocks", *layouts)
 
     def _check_controller(self, controller: str) -> None:
-        """Raise InputError if the controller does not exist or fails in a few steps."""
+        """Raise InputError if the controller does not exist or fails in a few steps.
+
+        With --epochs: if it is not a network that can be trained.
+        """
         if self.epochs == 0:
             try_controller(RandomDisk(1, 10).draw(), controller)
             return
@@ -185,6 +197,7 @@ def _format_table(medians: pd.DataFrame, digits: int) -> tuple[list[str], list[l
 
 
 def _format_cell(value: object, digits: int) -> str:
+    """Return a value as text, floats with `digits` significant digits; "-" for None and NaN."""
     if value is None or value != value:
         return "-"
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

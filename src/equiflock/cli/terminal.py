@@ -46,7 +46,10 @@ MIN_NAME_WIDTH = 12
 
 
 def parse_integers(name: str, text: str) -> list[int]:
-    """Parse a list of integers such as 0-4 or 0,3,7."""
+    """Parse a list of integers from 0 on, such as 0-4 (both included) or 0,3,7, in the given order.
+
+    Raise InputError, which names the option `name`, for invalid text, repeated values, or more than MAX_NUMBERS.
+    """
     # Limit the size before expanding a range: 0-999999999 must not fill the memory.
     integers: list[int] = []
     for part in text.split(","):
@@ -65,7 +68,7 @@ def parse_integers(name: str, text: str) -> list[int]:
 
 
 def parse_floats(name: str, text: str) -> list[float]:
-    """Parse a list of numbers such as 0.8,1,1.5."""
+    """Parse a list of numbers such as 0.8,1,1.5. Raise InputError for invalid text or repeated values."""
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
@@ -76,7 +79,7 @@ def parse_floats(name: str, text: str) -> list[float]:
 
 
 def try_controller(start: Flock, controller: str, **flight_options: Any) -> None:
-    """Simulate a few steps, so that a broken controller fails before jobs are run or files are written."""
+    """Simulate TRIAL_STEPS steps, so that a broken controller raises its error before jobs are run or files written."""
     list(islice(flight(start, load(controller), **flight_options), TRIAL_STEPS))
 
 
@@ -116,7 +119,7 @@ class _ValueColumn(ProgressColumn):
 
 
 def progress(*values: str) -> Progress:
-    """Return a context manager that shows progress bars on the terminal until the work is done.
+    """Return a context manager that shows progress bars on stderr until the work is done; none if it is no terminal.
 
     Args:
         values: names of values to show beside a bar, which `update(task, name=text)` sets.
@@ -164,6 +167,7 @@ def print_text_table(title: str, header: Sequence[str], rows: Sequence[Sequence[
 
 
 def _build_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], padding: int) -> Table:
+    """Return a table of numbers whose cells are not wrapped; `padding` is the blanks beside each cell."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, padding))
     _fill_table(table, header, rows, justify="right", vertical="bottom", no_wrap=True)
     table.columns[0].justify = "left"
@@ -171,6 +175,7 @@ def _build_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def _fill_table(table: Table, header: Sequence[str], rows: Sequence[Sequence[str]], **style: Any) -> None:
+    """Add columns, with this style, and rows to a table."""
     for column in header:
         table.add_column(column, **style)
     for row in rows:
@@ -183,7 +188,10 @@ def _measure_width(table: Table) -> int:
 
 
 def _break_name(name: str, width: int) -> str:
-    """Return a name broken into lines of at most `width` characters, after / _ . : or - only."""
+    """Return a name broken into lines of at most `width` characters, after / _ . : or - only.
+
+    Parts without such a character may be longer.
+    """
     lines = [""]
     for part in re.findall(r"[^/_.:-]*[/_.:-]?", name):
         if lines[-1] and len(lines[-1] + part) > width:
@@ -208,7 +216,10 @@ class TrainingProgress:
         """Number of finished epochs."""
 
     def show_epoch(self, report: EpochReport) -> None:
-        """Show the loss of an epoch, and its validation if it has one."""
+        """Show the loss of an epoch; if it has a validation, show medians of IVV and IMAN and print a line.
+
+        IVV is the integral of velocity variance, IMAN that of the mean acceleration norm.
+        """
         self.epochs_done = report.epoch
         values: dict[str, Any] = {"loss": f"{report.loss:.3g}"}
         if report.validation is not None:

@@ -36,7 +36,7 @@ class _DefaultNumber(int):
 
 
 def _default_recipe() -> DAgger:
-    """Return the default recipe, with marked defaults where --from or --resume may set the value."""
+    """Return the default recipe; defaults that --from or --resume may change have marker types, unlike values given."""
     marked: Any = {name: _DefaultNumber(getattr(DAgger, name)) for name in ("epochs", "hops", "dimensions")}
     return DAgger(controller=_DefaultName(DAgger.controller), **marked)
 
@@ -68,7 +68,11 @@ class Train:
     """Python module or file to import first, which may register your own networks."""
 
     def run(self) -> None:
-        """Train, print a line for every validation, and print the path of the weights."""
+        """Create or resume trainings, train, print a line for every validation, and print the paths of the weights.
+
+        Finished trainings are reported and skipped. If a new training fails before it has results, its directory is
+        removed.
+        """
         require_torch("train")
         check_count("workers", self.workers)
         import_plugin(self.plugin)
@@ -94,12 +98,18 @@ class Train:
             out.print(f"weights: {run.weights}", highlight=False, soft_wrap=True)
 
     def _train(self, runs: list[TrainingRun]) -> None:
+        """Train the runs on the scheduler's workers or, without one, on this machine."""
         if self.scheduler is not None:
             self._train_on_cluster(runs, self.scheduler)
         else:
             self._train_locally(runs)
 
     def _train_locally(self, runs: list[TrainingRun]) -> None:
+        """Train a single run in this process, or several in worker processes.
+
+        Ctrl-C stops them after the current epoch, a second one immediately. With several workers a single run has a
+        process too.
+        """
         with progress("loss", "IVV", "IMAN") as bar:
             displays = {run.folder: TrainingProgress(bar, run.recipe, visible=len(runs) == 1) for run in runs}
             # A single training runs in this process.
@@ -121,6 +131,7 @@ class Train:
                 )
 
     def _train_on_cluster(self, runs: list[TrainingRun], scheduler: str) -> None:
+        """Train the runs on the workers of a Dask scheduler, with one progress bar for all."""
         from equiflock.experiments.runner.run_jobs import run_jobs
         from equiflock.experiments.runner.training_job import TrainingJob
 
@@ -142,6 +153,7 @@ class Train:
 
     @property
     def _run_dir(self) -> Path:
+        """Run directory of a new training, or of several: --out, or a name made from the recipe."""
         if self.out is not None:
             return self.out
         name = _make_dir_name(self._recipe)
@@ -161,7 +173,11 @@ class Train:
         return {name for name in names if not isinstance(getattr(self.recipe, name), (_DefaultName, _DefaultNumber))}
 
     def _load_resumed_runs(self) -> list[TrainingRun]:
-        """Return the trainings of --resume, extended to --epochs if it was given."""
+        """Return the trainings of --resume, extended to --epochs if it was given.
+
+        Raise InputError, before any is changed, if another option of the recipe was given or an extension is not
+        possible.
+        """
         assert self.resume is not None
         # All options but epochs must have their defaults, as the run directory determines them.
         other_options = replace(self.recipe, epochs=DAgger.epochs), self.out, self.seeds, self.from_, self.force
@@ -179,7 +195,10 @@ class Train:
         return runs
 
     def _create_runs(self) -> list[TrainingRun]:
-        """Check the recipes and create the run directories of new trainings."""
+        """Check the first recipe and create the run directories of new trainings.
+
+        Earlier trainings there are removed if they have no results, or with --force; else InputError.
+        """
         recipes = self._build_recipes()
         self._check_trainable(recipes[0])
         if self.seeds is None and len(recipes) == 1:
@@ -192,7 +211,7 @@ class Train:
         return [TrainingRun(path) for path in find_trainings(self._run_dir)]
 
     def _build_recipes(self) -> list[DAgger]:
-        """Return a recipe for every network and seed."""
+        """Return a recipe for every network and seed. Raise InputError if both --seed and --seeds are given."""
         recipe = self._recipe
         if self.seeds is not None and recipe.seed != DAgger.seed:
             raise InputError("--seed and --seeds exclude each other: give one of them")
@@ -208,5 +227,5 @@ class Train:
 
 
 def _make_dir_name(recipe: DAgger) -> str:
-    """Return CONTROLLER-SEED, with characters replaced that a directory name cannot have."""
+    """Return CONTROLLER-SEED, with : replaced by - and / by _."""
     return f"{recipe.controller.replace(':', '-').replace('/', '_')}-{recipe.seed}"

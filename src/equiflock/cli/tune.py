@@ -61,7 +61,10 @@ class Tune:
         self._print_results(tuning, self._tune(tuning))
 
     def _find_weights(self) -> Path:
-        """Return the file of the initial weights; raise InputError if the controller has none."""
+        """Return the file of the initial weights.
+
+        Raise InputError if the controller has none, or has the options comm_radius or time_scale.
+        """
         load(self.controller)  # raises InputError for a wrong name, option or file
         if units := split_unit_options(parse_controller_name(self.controller, {})[1])[0]:
             raise InputError(f"weights are tuned in the units of their training: leave out {' and '.join(units)}")
@@ -71,12 +74,17 @@ class Tune:
         return path
 
     def _choose_run_dir(self, weights: Path) -> Path:
+        """Return --out, or a directory named after the weights file (its directory for weights.*) and the seed."""
         if self.out is not None:
             return self.out
         name = weights.absolute().parent.name if weights.stem == "weights" else weights.stem
         return Path("runs/tuning") / f"{name}-{self.recipe.seed}"
 
     def _tune(self, tuning: TuningRun) -> BestCandidate:
+        """Tune in worker processes, with a progress bar, and return the best candidate.
+
+        Ctrl-C stops after the current generation, a second one immediately.
+        """
         from equiflock.experiments.runner.persistent_workers import PersistentWorkers
 
         prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
@@ -121,7 +129,10 @@ class _TuningProgress:
         """Whether all generations so far were read from earlier results."""
 
     def show_generation(self, report: GenerationReport) -> None:
-        """Show the median cost of a generation, and its validation if it has one."""
+        """Show the median cost of a generation, and print its validation if it has one.
+
+        Validations that are read from earlier results are not printed again.
+        """
         self.done, self.all_replayed = report.generation, self.all_replayed and report.is_replayed
         self.bar.update(self.task, completed=self.done, cost=f"{report.median:.3g}")
         if report.validation is not None and not report.is_replayed:

@@ -89,7 +89,10 @@ class View:
             compile_thread.join()
 
     def _make_viewer_config(self) -> ViewerConfig:
-        """Return the server's configuration by the options of this command."""
+        """Return the server's configuration by the options of this command, with saved flights loaded.
+
+        Raise InputError for invalid options, or options of live flights beside saved ones.
+        """
         from pydantic import ValidationError
 
         from equiflock.viewer.setting import Setting
@@ -130,6 +133,7 @@ class View:
 
 
 def _compile_kernels(viewer_config: ViewerConfig) -> None:
+    """Compile the kernels of the configured flight; ignore errors, which a page that starts it reports."""
     # A page that starts such a flight reports the error.
     with suppress(Exception):
         viewer_config.compile_kernels()
@@ -146,7 +150,10 @@ def _normalize_controller_name(name: str) -> str:
 
 
 def _load_flights(path: Path, plugin: str) -> list[Trajectory]:
-    """Return the flights saved at a path, or the flight of an experiment's job, simulated again."""
+    """Return the flights saved at a path, or the flight of an experiment's job (.csv), simulated again.
+
+    `plugin` is the plugin's checksum. Raise InputError for the run directory of an experiment.
+    """
     jobs = sorted((path / "jobs").glob("*.csv"))
     if jobs:
         raise InputError(f"{path} is the run directory of an experiment: name one of its jobs, such as {jobs[0]}")

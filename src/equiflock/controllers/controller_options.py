@@ -70,7 +70,7 @@ def controller_options(name: str) -> tuple[ControllerOption, ...]:
 
 
 def _read_defaults(definition: Callable[..., Any]) -> dict[str, Any]:
-    """Return the arguments that have a default, in their order."""
+    """Return the arguments that have a default, in their order; {} for a builtin without a signature."""
     try:
         parameters = inspect.signature(definition).parameters.values()
     except ValueError:  # some builtins have no signature
@@ -81,7 +81,8 @@ def _read_defaults(definition: Callable[..., Any]) -> dict[str, Any]:
 def split_law_options(name: str) -> tuple[str, dict[str, Any]]:
     """Split a name such as `tanner:clamp=5:time_scale=2` into the name without a law's options, and these options.
 
-    `comm_radius` and `time_scale` stay in the name. Names of other controllers are returned unchanged.
+    `comm_radius` and `time_scale` stay in the name. A name without a colon or of a controller without options of its
+    own, such as a network, is returned unchanged, with {}.
     """
     head, colon, text = name.partition(":")
     if not colon or not controller_options(head):

@@ -74,7 +74,8 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
 def load_module(name: str | os.PathLike[str], **options: Any) -> nn.Module:
     """Return the torch module of a network, with its trained weights, in its own units.
 
-    Takes the names and files of `load`: `load_module("etdagnn", seed=3)`, `load_module("mine.safetensors")`.
+    Takes the names and files of `load`: `load_module("etdagnn", seed=3)`, `load_module("mine.safetensors")`. Raise
+    InputError if the controller is no network, or if `comm_radius` or `time_scale` scale it.
     """
     require_torch("load_module")
     controller = load(name, **options)
@@ -89,7 +90,7 @@ def load_module(name: str | os.PathLike[str], **options: Any) -> nn.Module:
 
 
 def _make_controller(name: str, options: Mapping[str, Any]) -> Controller:
-    """Return the controller of that name in its own units."""
+    """Return the controller of that name in its own units: bundled weights, a registered one, or a weights file."""
     if name in bundled_names():
         return load_file(bundled_weights_path(name, **options))  # its only option is the seed
     # Registered names take precedence: a weights file ends in .safetensors, which no registered name does.
@@ -99,7 +100,10 @@ def _make_controller(name: str, options: Mapping[str, Any]) -> Controller:
 
 
 def load_file(path: str | os.PathLike[str]) -> Controller:
-    """Return the controller of a weights file: a compiled network of the package, or a user's torch module."""
+    """Return the controller of a weights file: a compiled network of the package, or a user's torch module.
+
+    Raise InputError if the file is damaged, or its network is not registered or does not fit the weights.
+    """
     weights = read_weights(path)
     if weights.network not in network_names():
         raise InputError(
@@ -109,7 +113,10 @@ def load_file(path: str | os.PathLike[str]) -> Controller:
 
 
 def build_network(weights: Weights, path: str | os.PathLike[str] = "a file") -> Controller:
-    """Return the network with these weights; errors name the file `path`."""
+    """Return the network with these weights: compiled, or a user's torch module in evaluation mode.
+
+    Raise InputError, which mentions `path`, if names or shapes of the tensors do not fit the network and its options.
+    """
     describe = find_describe_function(weights.network)
     if describe is None:
         return cast(Controller, _build_registered_module(weights, path))
@@ -124,7 +131,7 @@ def build_network(weights: Weights, path: str | os.PathLike[str] = "a file") -> 
 
 
 def _build_registered_module(weights: Weights, path: str | os.PathLike[str]) -> nn.Module:
-    """Return a registered torch module with these weights."""
+    """Return a user's torch module with these weights, in evaluation mode, with their orbit technique as `orbit`."""
     import torch
 
     try:
@@ -139,16 +146,18 @@ def _build_registered_module(weights: Weights, path: str | os.PathLike[str]) -> 
 
 
 def _make_mismatch_error(path: str | os.PathLike[str], weights: Weights, error: Exception) -> InputError:
+    """Return an error that says that the weights do not fit the network, with the last line of `error`."""
     reason = str(error).splitlines()[-1].strip()
     return InputError(f"the weights in {path} do not fit {weights.network} with {weights.options}: {reason}")
 
 
 def _find_training_radius(weights: Path | None) -> float:
-    """Return R in a controller's own unit of length: that of its training, or 1."""
+    """Return R in a controller's own unit of length: that of its training, or 1 without a weights file or recipe."""
     return 1.0 if weights is None else read_training_radius(weights)
 
 
 def _make_options_error(name: str, options: Mapping[str, Any], error: TypeError) -> InputError:
+    """Return an error about the first unknown option, or about `error` if all are known; it lists the options."""
     # The usual cause is a misspelled option, so list the options.
     own = ["seed"] if name in bundled_names() else [option.name for option in controller_options(name)]
     takes = f"its options are {', '.join((*own, *UNIT_OPTIONS))}"
@@ -159,7 +168,10 @@ def _make_options_error(name: str, options: Mapping[str, Any], error: TypeError)
 
 
 def find_weights_file(name: str, **options: Any) -> Path | None:
-    """Return the weights file that `load` reads for a name; None for a controller without weights."""
+    """Return the weights file that `load` reads for a name; None for a registered or unknown controller.
+
+    The user's own file need not exist. Raise InputError if there are no bundled weights of that seed.
+    """
     name, options = parse_controller_name(name, options)
     _, options = split_unit_options(options)
     if name in bundled_names():
@@ -177,7 +189,7 @@ def has_open_seed(name: str) -> bool:
 
 
 def check_network(name: str) -> None:
-    """Raise InputError unless a network of that name can be trained."""
+    """Raise InputError if no network has that name, without options: it is unknown, a law, or names trained weights."""
     if name in network_names():
         return
     if name in bundled_names():
@@ -188,7 +200,7 @@ def check_network(name: str) -> None:
 
 
 def make_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
-    """Return the torch module of a network with random initial weights.
+    """Return the torch module of a network with random initial weights; torch's random state is unchanged.
 
     Args:
         name: a network of the package (Xavier uniform with gain 1, zero biases by default), or a registered torch
@@ -221,12 +233,15 @@ def make_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
 
 
 def _find_network_factory(name: str) -> Any:
-    """Return the function that describes, or the class that makes, the network of that name."""
+    """Return the function that describes a network of the package, or else the registered class of that name."""
     return find_describe_function(name) or find_factory(name)
 
 
 def select_network_options(name: str, **options: Any) -> dict[str, Any]:
-    """Return the options that the network takes and that its name does not set."""
+    """Return those of `options` that the network takes and that its name, as in `etdagnn:hops=2`, does not set.
+
+    Raise InputError if no network has that name.
+    """
     name, named = parse_controller_name(name, {})
     check_network(name)
     parameters = inspect.signature(_find_network_factory(name)).parameters
@@ -234,7 +249,10 @@ def select_network_options(name: str, **options: Any) -> dict[str, Any]:
 
 
 def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
-    """Write the weights of a network for `load`.
+    """Write the weights of a network for `load`, atomically, and return the path.
+
+    Raise InputError if `load` could not restore the network: it is scaled, not registered or not float32, has weights
+    that are not finite, or differs from the network that its `options` build.
 
     Args:
         network: a network from `load` or `load_module`, or a registered torch module. Its attribute `options`, if it
@@ -273,7 +291,10 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
 
 
 def _is_same_network(network: Any, rebuilt: Any) -> bool:
-    """Return whether both networks have the same senses and, with the same weights, return the same accelerations."""
+    """Return whether both networks have the same senses and, with the same weights, return the same accelerations.
+
+    They are compared on random observations. `rebuilt` gets the weights of `network`, and stays in evaluation mode.
+    """
     try:
         rebuilt.load_state_dict(network.state_dict())
     except RuntimeError:  # different names or shapes

@@ -111,6 +111,7 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
 
 
 def _parameter_names(definition: Callable[..., Any]) -> Iterable[str]:
+    """Return the names of all arguments; () for a builtin without a signature."""
     try:
         return inspect.signature(definition).parameters
     except ValueError:  # some builtins have no signature
@@ -120,13 +121,14 @@ def _parameter_names(definition: Callable[..., Any]) -> Iterable[str]:
 def _make_function_controller(
     name: str, function: Callable[..., Any], senses: Senses, privileged: bool, /, **options: Any
 ) -> FunctionController:
+    """Return a controller that calls the function with these options; raise TypeError if it does not take them."""
     inputs = (None, None) if privileged else (None,)
     inspect.signature(function).bind(*inputs, **options)  # raises TypeError if these are not its arguments
     return FunctionController(name, function, senses, options, privileged)
 
 
 def register_network(name: str, describe: Callable[..., Any]) -> None:
-    """Register a network of the package, whose weights are bundled under the same name."""
+    """Register the function `describe`, which returns the `Architecture` of a network of the package."""
     _describe_functions[name] = describe
 
 
@@ -136,13 +138,13 @@ def find_describe_function(name: str) -> Callable[..., Any] | None:
 
 
 def controller_names() -> tuple[str, ...]:
-    """Return the names that `load` accepts."""
+    """Return the names that `load` accepts: registered controllers, then bundled weights."""
     bundled = bundled_names()
     return (*(name for name in _factories if name not in bundled), *bundled)
 
 
 def find_factory(name: str) -> Callable[..., Any] | None:
-    """Return the function or class that makes a registered controller, or None."""
+    """Return what makes a registered controller from its options, a class or a partial; None if there is none."""
     return _factories.get(name)
 
 
@@ -165,7 +167,10 @@ def is_module(definition: type) -> bool:
 
 
 def is_bundled(name: str) -> bool:
-    """Return whether a controller, named with or without options, and all its features come with the package."""
+    """Return whether a controller, named with or without options, and all its features come with the package.
+
+    False for weights files and unknown names. True if its options are invalid, as `load` reports that.
+    """
     head = name.partition(":")[0]
     if head in bundled_names():
         return True
@@ -183,7 +188,7 @@ def is_bundled(name: str) -> bool:
 def parse_controller_name(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Split a name such as `tanner:clamp=5` or `mine.safetensors:comm_radius=5` into name and options.
 
-    Other names are returned unchanged.
+    `options` are added, and override those in the name. Other names are returned unchanged, with `options`.
     """
     head, colon, text = name.partition(":")
     if colon and head in controller_names():
@@ -196,6 +201,6 @@ def parse_controller_name(name: str, options: Mapping[str, Any]) -> tuple[str, d
 
 
 def split_unit_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into `UNIT_OPTIONS` and the controller's own."""
+    """Split options into those in `UNIT_OPTIONS`, returned first, and the controller's own."""
     own = {key: value for key, value in options.items() if key not in UNIT_OPTIONS}
     return {key: options[key] for key in UNIT_OPTIONS if key in options}, own

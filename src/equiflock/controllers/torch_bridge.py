@@ -22,7 +22,8 @@ def as_numpy_function(controller: Controller) -> Callable[..., NDArray[Any]]:
 
     A controller with a `compiled_form()`, such as a network of the package, is evaluated in that form, with its present
     weights. Other torch modules share memory with the arrays and record no gradients. All other controllers get
-    read-only observations, so that they cannot modify the observation buffers.
+    read-only observations, so that they cannot modify the observation buffers. Raise InputError if a torch module's
+    weights are not float32.
     """
     function: Callable[..., Any] = controller
     torch = sys.modules.get("torch")  # a controller cannot be a module if torch was not imported
@@ -46,7 +47,7 @@ def as_numpy_function(controller: Controller) -> Callable[..., NDArray[Any]]:
 
 @contextmanager
 def _explain_shape_errors(module: object, shape: tuple[int, ...]) -> Iterator[None]:
-    """Turn torch's errors about shapes that do not fit the weights into a one-line InputError."""
+    """Turn any RuntimeError or IndexError in the block, such as torch's about shapes, into a one-line InputError."""
     try:
         yield
     except (RuntimeError, IndexError) as error:
@@ -56,7 +57,7 @@ def _explain_shape_errors(module: object, shape: tuple[int, ...]) -> Iterator[No
 
 
 def check_float32(module: Any) -> None:
-    """Raise InputError unless the weights of a torch module are float32, as observations are."""
+    """Raise InputError if a torch module has floating-point weights that are not float32, as observations are."""
     for name, weight in module.named_parameters():
         if weight.is_floating_point() and str(weight.dtype) != "torch.float32":
             raise InputError(
@@ -65,9 +66,10 @@ def check_float32(module: Any) -> None:
 
 
 def accept_numpy(module: type[Module]) -> type[Module]:
-    """Make instances of a torch module's class accept NumPy arrays and return them, as other controllers do.
+    """Change a torch module's class in place so that its instances accept and return NumPy arrays; return the class.
 
-    Given tensors, they still return tensors with gradients.
+    Given an array, an instance records no gradients, and raises InputError if the shape does not fit its senses. Given
+    tensors, it still returns tensors with gradients.
     """
     torch = sys.modules["torch"]
     original: Callable[..., Any] = module.__call__

@@ -71,7 +71,7 @@ class ScaledController:
         return self._evaluate_unscaled(self.controller, inputs) * self.acceleration_scale
 
     def compiled_form(self) -> Callable[..., NDArray[Any]]:
-        """Return a function of NumPy arrays, with a network's compiled form and present weights."""
+        """Return a function of NumPy arrays with float64 results, which evaluates a network in its compiled form."""
         function = as_numpy_function(self.controller)
 
         def evaluate(*inputs: Any) -> Any:
@@ -86,7 +86,10 @@ class ScaledController:
         return evaluate
 
     def _evaluate_unscaled(self, controller: Any, inputs: tuple[Any, ...]) -> Any:
-        """Return accelerations in the controller's units, in which observations, the last input, already are."""
+        """Return accelerations in the controller's units; a flock before the observations is converted to them.
+
+        Observations, the last input, already are in these units.
+        """
         flocks = (flock.in_units(self.length_scale, self.time_scale) for flock in inputs[:-1])
         return controller(*flocks, inputs[-1])
 
@@ -95,6 +98,8 @@ def scale_controller(
     controller: Controller, training_radius: float, comm_radius: float | None = None, time_scale: float = 1.0
 ) -> Controller:
     """Return the controller scaled to a robot's units, or the controller itself if both scales are 1.
+
+    Raise InputError if a scale is invalid or the controller declares no senses.
 
     Args:
         controller: a controller in its own units.

@@ -29,7 +29,7 @@ class Agent(Protocol):
         ...
 
     def receive(self, message: bytes) -> str | None:
-        """Store a message of this step. Return None, or why it was dropped."""
+        """Store a message of this step. Return None if it was stored, else the reason why it was dropped."""
         ...
 
     def end(self) -> Iterable[float]:
@@ -38,7 +38,7 @@ class Agent(Protocol):
 
 
 def import_agent_class(path: str | os.PathLike[str]) -> Callable[..., Agent]:
-    """Import the class `Agent` of an exported NumPy file, whose weights are in the same directory."""
+    """Run an exported NumPy file and return its class `Agent`. Its weights (.npz) must be in the same directory."""
     spec = importlib.util.spec_from_file_location("exported_agent", path)
     assert spec is not None and spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
@@ -49,6 +49,8 @@ def import_agent_class(path: str | os.PathLike[str]) -> Callable[..., Agent]:
 
 def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
     """Return a function that makes new agents, at step 0 and without observations.
+
+    For kind "package", compile the agent's kernels before returning.
 
     Args:
         kind: implementation of the agent.

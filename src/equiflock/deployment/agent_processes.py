@@ -49,6 +49,9 @@ class ReceivedFrame(NamedTuple):
 class AgentProcesses:
     """The robot processes of a swarm, one per robot. A context manager, so that no process is left after an error.
 
+    Entering starts the processes and waits until all are ready. Leaving collects their reports, except after an
+    exception, and ends them.
+
     Args:
         settings: settings of each robot by number (see `equiflock.deployment.robot`), without those of the link.
         port: port of 127.0.0.1 on which the host listens; 0 for any free port.
@@ -85,7 +88,7 @@ class AgentProcesses:
             self._open_session()
             for number, settings in self._settings.items():
                 self._start_process(number, settings)
-            self._wait_for_all()
+            self._wait_for_hello()
         except BaseException:
             self._close()
             raise
@@ -102,11 +105,11 @@ class AgentProcesses:
 
     @property
     def active_robots(self) -> set[int]:
-        """Robots whose processes have not ended."""
+        """Robots that are not in `lost_robots`. `poll_processes` updates these."""
         return set(self._processes) - set(self.lost_robots)
 
     def send(self, frames: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Send frames to robots, except lost and late ones. Return the frames that were sent.
+        """Send frames, given by robot, except to lost and late robots. Return the frames that were sent.
 
         Frames for late robots are discarded: a robot that answers again gets the next ones.
         """
@@ -116,7 +119,11 @@ class AgentProcesses:
         return sent
 
     def gather(self, kind: int, step: int, robots: Iterable[int]) -> dict[int, bytes]:
-        """Return the contents of the frames of a kind and step, from all robots that answer in time."""
+        """Wait for a frame of this kind and step from each of `robots`. Return the contents that arrived, by robot.
+
+        Lost and late robots are not awaited. Robots that do not answer within `answer_timeout` become late. Frames of
+        another kind or step are discarded.
+        """
         contents: dict[int, bytes] = {}
         waiting = set(robots) - set(self.lost_robots) - self.late_robots
         deadline = time.monotonic() + self.answer_timeout
@@ -134,7 +141,10 @@ class AgentProcesses:
         return contents
 
     def next_frame(self, seconds: float) -> ReceivedFrame | None:
-        """Return the next frame of any robot, or None after `seconds`. A late robot that sends is no longer late."""
+        """Return the next frame of any robot, or None if none arrives within `seconds`; 0 does not wait.
+
+        A late robot that sends a frame is no longer late.
+        """
         try:
             frame = self._inbox.get(timeout=seconds) if seconds > 0 else self._inbox.get_nowait()
         except queue.Empty:
@@ -142,8 +152,11 @@ class AgentProcesses:
         self.late_robots.discard(frame.number)
         return frame
 
-    def receive_late_robots(self) -> None:
-        """Take the frames of late robots between two steps of lockstep. If all are late, wait for `answer_timeout`."""
+    def readmit_late_robots(self) -> None:
+        """Discard all waiting frames; late robots that sent one are no longer late. For lockstep, between two steps.
+
+        If all robots are late, wait until one of them sends a frame, at most `answer_timeout` seconds.
+        """
         deadline = time.monotonic() + self.answer_timeout
         while True:
             robots = self.active_robots
@@ -154,7 +167,10 @@ class AgentProcesses:
                 self.poll_processes()
 
     def poll_processes(self) -> None:
-        """Add robots whose processes have ended to `lost_robots`."""
+        """Add robots whose processes have ended to `lost_robots`, without waiting.
+
+        The reason is the name of a signal, or the exit code and the last line of stderr.
+        """
         for number in self.active_robots:
             code = self._processes[number].poll()
             if code is not None:
@@ -163,13 +179,13 @@ class AgentProcesses:
                 )
 
     def kill(self, number: int) -> None:
-        """Kill a robot's process with SIGKILL."""
+        """Kill a robot's process with SIGKILL, wait until it has ended, and add the robot to `lost_robots`."""
         self._processes[number].kill()
         self._processes[number].wait()
         self.lost_robots[number] = signal.Signals.SIGKILL.name
 
     def stall(self, number: int, seconds: float) -> None:
-        """Stop a robot's process with SIGSTOP, and continue it after `seconds`."""
+        """Stop a robot's process with SIGSTOP and return at once; a thread continues the process after `seconds`."""
         process = self._processes[number]
         process.send_signal(signal.SIGSTOP)
         timer = threading.Timer(seconds, process.send_signal, [signal.SIGCONT])
@@ -177,7 +193,10 @@ class AgentProcesses:
         timer.start()
 
     def _open_session(self) -> None:
-        """Open the host's zenoh session on 127.0.0.1, without discovery of other peers."""
+        """Open the host's zenoh session on 127.0.0.1, without discovery of other peers, and a publisher for each robot.
+
+        Raise InputError if zenoh is not installed or the port cannot be used.
+        """
         try:
             import zenoh
         except ModuleNotFoundError as error:
@@ -202,12 +221,17 @@ class AgentProcesses:
         }
 
     def _on_sample(self, sample: Any) -> None:
+        """Put a robot's frame into the inbox. zenoh calls this in its own thread."""
         # The key identifies the robot, not the sender in a message. Ignore unknown keys.
         number = self._robots_by_key.get(str(sample.key_expr).rpartition("/")[2])
         if number is not None:
             self._inbox.put(ReceivedFrame(number, *unpack_frame(sample.payload.to_bytes())))
 
     def _start_process(self, number: int, settings: dict[str, Any]) -> None:
+        """Start the process of a robot, with single-threaded libraries and its stderr in a temporary file.
+
+        Write its settings, with those of the link, as a line of JSON to its standard input, which stays open.
+        """
         # By default numerical libraries start a thread per core in every process.
         one_thread = {
             "OMP_NUM_THREADS": "1",
@@ -229,8 +253,8 @@ class AgentProcesses:
         process.stdin.write(json.dumps({**settings, **link}).encode() + b"\n")
         process.stdin.flush()
 
-    def _wait_for_all(self) -> None:
-        """Wait for HELLO from all robots. Raise InputError if a process ends or robots do not answer in time."""
+    def _wait_for_hello(self) -> None:
+        """Wait for HELLO from all robots. Raise InputError if a process ends or `startup_timeout` passes first."""
         missing, deadline = set(self._processes), time.monotonic() + self._startup_timeout
         while missing:
             frame = self.next_frame(POLL_INTERVAL)
@@ -249,7 +273,10 @@ class AgentProcesses:
                 )
 
     def _collect_reports(self) -> None:
-        """Request the reports of all robots and wait for them."""
+        """Send END to all active robots, late ones included, and wait at most REPORT_TIMEOUT seconds for their reports.
+
+        Fill `reports` and `unparsed_reports`; a robot that does not answer is in neither.
+        """
         self.poll_processes()
         self.late_robots.clear()
         self.send({number: pack_frame(END) for number in self.active_robots})
@@ -266,7 +293,10 @@ class AgentProcesses:
                 self.poll_processes()
 
     def _close(self) -> None:
-        """End all processes: close their standard input, at which they exit, and kill those that do not."""
+        """End all processes: close their standard input, and kill those that do not exit within 1 s.
+
+        Then close the session and the temporary files.
+        """
         for process in self._processes.values():
             if process.stdin is not None and not process.stdin.closed:
                 # The process may have ended before it read its settings.
@@ -292,7 +322,7 @@ class AgentProcesses:
 
 
 def _find_free_port(port: int) -> int:
-    """Return the port, or any free one for 0. Raise InputError if it is in use."""
+    """Return `port`, or a free port of 127.0.0.1 if it is 0. Raise InputError if it is out of range or in use."""
     if not 0 <= port <= 65535:
         raise InputError(f"port must be from 1 to 65535, or 0 for any free port, got {port}")
     with socket.socket() as probe:

@@ -49,6 +49,9 @@ def audit(
 ) -> Audit:
     """Check whether a controller uses anything that its agent did not receive.
 
+    Raise InputError if the controller is not deterministic, or if the states of all agents reach all audited agents, so
+    that there is nothing to change.
+
     Args:
         controller: any controller. An expert, which sees the whole flock, fails if it uses agents out of range.
         start: a single flock, wide enough that some agents are out of range of others; if None, 100 agents in a disk,
@@ -111,7 +114,10 @@ class _Replay:
         self.decide, _ = make_decision_function(controller)
 
     def compute_accelerations(self, flocks: Iterable[Flock]) -> Float64[np.ndarray, "T N D"]:
-        """Return the accelerations at every step."""
+        """Return the accelerations in these flocks, one per step, from zero observations before the first.
+
+        Agents that are not followers have zero acceleration.
+        """
         sensing = DelayedAggregation(self.senses, **self.sensing_options)  # type: ignore[arg-type]
         steps = []
         for flock in flocks:
@@ -122,25 +128,27 @@ class _Replay:
 
 
 def _draw_default_start(controller: Controller, seed: int) -> Flock:
-    """Return 100 agents in a disk, in the controller's units."""
+    """Return a random flock of 100 agents in a disk, in the controller's units."""
     start = random_disk(flocks=1, agents=100, seed=seed)
     length, time = controller.senses.scales
     return start.in_units(1.0 / length, 1.0 / time) if controller.senses.is_scaled else start
 
 
 def _check_single_flock(start: Flock) -> Flock:
+    """Return `start`. Raise InputError if it is not a single flock without failed agents."""
     if not isinstance(start, Flock) or len(start) != 1 or not start.all_working:
         raise InputError(f"start must be a Flock of one flock without failed agents, got {shorten_repr(start)}")
     return start
 
 
 def _get_edges(compute_message_graph: Any) -> Edges:
+    """Return the messages that agents use at this moment."""
     edges: Edges = compute_message_graph().edges(0)
     return edges
 
 
 def _list_received(agent: int, edges: list[Edges], size: int) -> list[ReceivedItem]:
-    """Return the messages that an agent used."""
+    """Return the messages that an agent used, by step and sender; `size` is the bytes of each."""
     return [
         ReceivedItem(agent, step, int(sender), size)
         for step, pairs in enumerate(edges)
@@ -151,7 +159,11 @@ def _list_received(agent: int, edges: list[Edges], size: int) -> list[ReceivedIt
 def _change_unreached(
     flocks: list[Flock], reached: Bool[np.ndarray, "T N"], change_kind: str, rng: np.random.Generator
 ) -> tuple[list[Flock], int]:
-    """Return the flocks with a kind of change to all states outside `reached`, and the number of changed agents."""
+    """Return copies of the flocks with all states outside `reached` changed, and the number of changed or added agents.
+
+    `change_kind` is one of CHANGE_KINDS. New states are random and independent at every step; obstacle agents do not
+    change. Added agents are followers and come last.
+    """
     changes_positions, changes_velocities, adds_agents = (
         change_kind in (kind, CHANGE_KINDS[-1]) for kind in CHANGE_KINDS[:-1]
     )
@@ -198,5 +210,6 @@ def _draw_positions_out_of_reach(
 
 
 def _compare_accelerations(agent: int, change_kind: str, count: int, before: Any, now: Any) -> ChangeEffect:
+    """Return the number of steps at which the bits of two accelerations (T, D) differ, and the largest difference."""
     different = (before.view(np.uint64) != np.ascontiguousarray(now).view(np.uint64)).any(axis=1)
     return ChangeEffect(agent, change_kind, count, len(before), int(different.sum()), float(np.abs(now - before).max()))

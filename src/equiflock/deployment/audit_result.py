@@ -42,11 +42,11 @@ class ChangeEffect(NamedTuple):
     changed_agents: int
     """Number of agents that were changed at some step, or added."""
     compared_count: int
-    """Number of compared accelerations."""
+    """Number of compared accelerations, one per step."""
     different_count: int
-    """Number of accelerations that are not bit-identical."""
+    """Number of accelerations, or a swarm's messages with them, that are not bit-identical."""
     largest_difference: float
-    """Largest difference of an acceleration."""
+    """Largest difference of a component of an acceleration; infinite if one is missing."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether all accelerations are bit-identical."""
+        """Whether no change had an effect: all compared accelerations, and a swarm's messages, are bit-identical."""
         return all(change.different_count == 0 for change in self.changes)
 
     @property
@@ -72,7 +72,7 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """Verdict in one sentence."""
+        """Verdict in one sentence; if the audit failed, it names the first kind of change that had an effect."""
         if self.passed:
             return f"{self.controller} used nothing that it did not receive"
         failed = sorted({change.agent for change in self.changes if change.different_count > 0})
@@ -83,7 +83,10 @@ class Audit:
         )
 
     def build_table(self) -> tuple[tuple[str, ...], list[list[str]]]:
-        """Return the header and a row for each kind of change."""
+        """Return the header and a row for each kind of change: counts are sums over the audited agents.
+
+        "agents changed" is the smallest and the largest number.
+        """
         header = "change", "agents changed", "accelerations compared", "not bit-identical", "largest difference"
         rows = []
         for change_kind in dict.fromkeys(change.change_kind for change in self.changes):
@@ -100,7 +103,10 @@ class Audit:
         return f"{self.verdict}\n{format_markdown_table(*self.build_table())}"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the verdict as an HTML page, and the whole record to a .csv file of the same stem. Return the page."""
+        """Write the verdict as an HTML page, and the whole record to a .csv file of the same stem. Return the page.
+
+        Existing files are replaced. Raise InputError if `path` ends in .csv.
+        """
         page_path = Path(path)
         table = page_path.with_suffix(".csv")
         if table == page_path:
@@ -132,7 +138,10 @@ class Audit:
         return page.write(page_path)
 
     def _build_agent_table(self) -> tuple[tuple[str, ...], list[list[str]]]:
-        """Return a table with a row per agent: its messages and its different accelerations."""
+        """Return the header and a row per audited agent: its messages and its different accelerations.
+
+        Its own measurements do not count as messages.
+        """
         messages = [row for row in self.record if row.sender != OWN_MEASUREMENT]
         counts = Counter(row.agent for row in messages)
         sizes: Counter[int] = Counter()
@@ -155,7 +164,10 @@ def _format_sender(sender: int) -> str:
 
 
 def _build_record_table(rows: Sequence[ReceivedItem]) -> tuple[tuple[str, ...], list[list[str]]]:
-    """Return the record of one agent: a line per message if it has contents, else a line per step."""
+    """Return the record of one agent: a line per message if it has contents, else a line per step.
+
+    At most MAX_LINES lines, then one that gives the number of the others.
+    """
     if any(row.content for row in rows):
         lines = [[str(row.step), _format_sender(row.sender), str(row.size), row.content] for row in rows]
         header: tuple[str, ...] = "step", "sender", "bytes", "content"

@@ -19,7 +19,9 @@ Edges = Int64[np.ndarray, "edges 2"]
 def compute_causal_past(
     agent: int, edges: Sequence[Edges], agents: int, hops: int, memory: int
 ) -> Bool[np.ndarray, "T N"]:
-    """Return which agent's state at which step has reached an agent by the end of a flight, its own included.
+    """Return, for each step and agent, whether that state can affect any acceleration of `agent` during the flight.
+
+    True also for all of the agent's own states, and for states that decide whose messages are in range.
 
     Args:
         agent: number of the agent.

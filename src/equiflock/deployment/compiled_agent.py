@@ -65,6 +65,8 @@ def compile_header(
 ) -> Path:
     """Compile an exported header to a shared library for `CompiledAgent`. Return the library's path.
 
+    The compiler is $CC, or cc. Raise InputError if it or the header is missing, or if it fails; warnings are errors.
+
     Args:
         header: header written by `equiflock.export`.
         library: path of the library.
@@ -131,7 +133,10 @@ class CompiledAgent:
         self._agent[1] = step
 
     def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
-        """Begin a step with the robot's measured position and velocity, D numbers each. Return the message to send."""
+        """Begin a step with the robot's measured position and velocity. Return the message to send.
+
+        Raise InputError if one of them does not have D numbers.
+        """
         for vector, values in zip(self._vectors, (position, velocity), strict=False):
             numbers = [float(number) for number in values]
             if len(numbers) != self._dimensions:
@@ -145,7 +150,7 @@ class CompiledAgent:
         return bytes(self._message.raw)
 
     def receive(self, message: bytes) -> str | None:
-        """Store a message of this step. Return None, or why it was dropped."""
+        """Store a message of this step. Return None if it was stored, else the reason why it was dropped."""
         return DROP_REASONS[self._library.exported_receive(self._agent, message, len(message))]
 
     def end(self) -> list[float]:
@@ -154,7 +159,7 @@ class CompiledAgent:
         return list(self._vectors[2])
 
     def read_observations(self, hops: int, channels: int) -> NDArray[np.float32]:
-        """Return the agent's observations (K, C, D)."""
+        """Return a copy of the observations (K, C, D) of the last step that ended; K = `hops`, C = `channels`."""
         import numpy as np
 
         pointer = self._library.exported_observations(self._agent)

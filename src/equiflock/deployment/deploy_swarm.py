@@ -94,7 +94,7 @@ class Deployment:
 
     @property
     def flight_options(self) -> dict[str, Any]:
-        """Arguments of `simulate` for the same flight."""
+        """Arguments of `flight` that describe the environment, with defaults in place of None for radio and body."""
         return {
             "radio": check_radio(self.radio),
             "body": DoubleIntegrator() if self.body is None else self.body,
@@ -110,7 +110,10 @@ class Deployment:
         return STALL_ANSWER_TIMEOUT if self.stall else ANSWER_TIMEOUT
 
     def assign_faults(self, robots: list[int]) -> Faults:
-        """Return the injected faults: the first robots stall, the last ones send garbage."""
+        """Return the injected faults: the first `stall` robots stall, the last `garbage` ones send garbage.
+
+        Faults begin in the middle of the flight. Raise InputError if these are more than all robots.
+        """
         if self.stall + self.garbage > len(robots):
             raise InputError(
                 f"stall + garbage must be at most the number of followers, {len(robots)}, "
@@ -139,13 +142,17 @@ def deploy(
     on_step: Callable[[int], object] | None = None,
     keep_record: bool = False,
 ) -> DeploymentResult:
-    """Fly a swarm of processes and return the result.
+    """Fly a swarm of processes and return the result; all processes have ended by then.
+
+    The host compares every acceleration with the simulator's. `drift` of the result is None if a robot was late, sent
+    garbage, or was lost for another reason than `failures`. Raise InputError for a controller that is not local or
+    cannot be exported.
 
     Args:
         name: name of a local controller, as for `equiflock.load`.
         start: a single flock.
         deployment: settings of the flight.
-        on_step: called with the number of every step, for progress.
+        on_step: called after each step with the number of steps done.
         keep_record: whether to keep all exchanges with robots, for `audit_swarm`.
     """
     controller, robots = load(name), list_followers(start)
@@ -176,7 +183,11 @@ def deploy(
 def build_robot_settings(
     name: str, controller: Controller, start: Flock, deployment: Deployment, folder: Path
 ) -> dict[int, dict[str, Any]]:
-    """Return the settings of every robot process, and write the programs that they run to a folder."""
+    """Return the settings of every robot process by robot, and write the program that they run to `folder`.
+
+    For agents of kind "package" nothing is written, and the kernels are compiled. Raise InputError if the controller
+    cannot be exported or compiled.
+    """
     kind, dimensions = deployment.agent, start.shape[2]
     program = name
     if kind != "package":
@@ -209,7 +220,7 @@ def build_robot_settings(
 
 
 def list_followers(start: Flock) -> list[int]:
-    """Return the numbers of the followers, which are the robots."""
+    """Return the numbers of the followers, which are the robots. Raise InputError if `start` is not a single flock."""
     if not isinstance(start, Flock) or len(start) != 1:
         raise InputError(f"a swarm is a single flock, got {shorten_repr(start)}")
     return [number for number, role in enumerate(start.roles[0]) if role == FOLLOWER]
@@ -217,7 +228,10 @@ def list_followers(start: Flock) -> list[int]:
 
 @contextmanager
 def exit_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit, so that temporary files are removed; no effect if SIGTERM has a handler already."""
+    """Turn SIGTERM in this block into SystemExit, so that temporary files are removed.
+
+    No effect outside the main thread, or if SIGTERM has a handler already.
+    """
     is_main_thread = threading.current_thread() is threading.main_thread()
     install = is_main_thread and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     if install:

@@ -24,7 +24,7 @@ _LINK_HEADER = struct.Struct("<II")
 
 
 def pack_frame(kind: int, step: int = 0, content: bytes = b"") -> bytes:
-    """Return a frame."""
+    """Return a frame; `kind` is a letter's code, such as SENSOR."""
     return _FRAME_HEADER.pack(kind, step) + content
 
 
@@ -53,7 +53,10 @@ def pack_messages(messages: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 def unpack_messages(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the (link, message) pairs of a radio frame."""
+    """Yield the (link, message) pairs of a radio frame; `link` is the sender's number.
+
+    A truncated last message is yielded as it is; fewer bytes than a link header are ignored.
+    """
     offset = 0
     while offset + _LINK_HEADER.size <= len(content):
         link, length = _LINK_HEADER.unpack_from(content, offset)

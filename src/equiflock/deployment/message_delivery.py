@@ -21,6 +21,8 @@ from equiflock.senses.radio import Radio
 class MessageDelivery:
     """Decides which messages arrive, step by step. Receivers decide for how long they use them (`last_known`).
 
+    Raise InputError for a radio with noise or quantization, which would change messages.
+
     Args:
         radio: model of communication.
         senses: senses of the controller; their units and topology define who is in range.
@@ -38,7 +40,11 @@ class MessageDelivery:
         self._initial_graph: Graph | None = None
 
     def compute_arrivals(self, flock: Flock) -> Iterator[tuple[int, int, int]]:
-        """Advance one step and yield the messages that arrive, as (receiver, sender, step at which it was sent)."""
+        """Advance one step and yield the messages that arrive, as (receiver, sender, step at which it was sent).
+
+        Call this once per step and exhaust the iterator. Only followers receive; stopped agents neither send nor
+        receive.
+        """
         flock = self._senses.scale_flock(_clear_other_failures(flock))
         no_values = np.zeros((*flock.shape[:2], 0), np.float32)
         self._message_buffer.begin_step(flock, no_values, None if flock.all_working else flock.muted)
@@ -61,14 +67,14 @@ class MessageDelivery:
                 yield int(receiver), int(sender), step
 
     def _get_reach_graph(self, step: int) -> Graph:
-        """Return the graph of agents that were in range of each other at a step."""
+        """Return the graph of agents that were in range of each other at a step; at step 0 if the topology is fixed."""
         if self._initial_graph is not None:
             return self._initial_graph
         return radius_graph(self._recent_flocks[step - self._message_buffer.step - 1])
 
 
 def _clear_other_failures(flock: Flock) -> Flock:
-    """Return the flock with only STOPPED as a failure: those processes are gone. Other failed agents still send."""
+    """Return the flock in which all failed agents work except STOPPED ones, whose processes are gone."""
     if flock.all_working:
         return flock
     positions, velocities, roles, obstacles, groups, conditions = flock.arrays

@@ -71,7 +71,7 @@ class ResourceUsage:
 
 
 def list_missing_tools() -> list[str]:
-    """Return the tools that are not installed; `make emulator` installs them from Debian packages."""
+    """Return the tools that are not installed, newlib included; `make emulator` installs them from Debian packages."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if TOOLS[0] in missing:
         return missing
@@ -83,6 +83,8 @@ def list_missing_tools() -> list[str]:
 
 def emulate(controller: Any, recording: Recording, folder: Path, *, orbit: Orbit | None = None) -> ResourceUsage:
     """Export a controller, compile it for a Cortex-M4F, replay a recording on it in QEMU, and measure it.
+
+    Raise InputError if a tool is missing or fails, or if the firmware drops a message.
 
     Args:
         controller: the recorded controller.
@@ -126,7 +128,7 @@ def emulate(controller: Any, recording: Recording, folder: Path, *, orbit: Orbit
 
 
 def _run_tool(command: Sequence[str], folder: Path) -> str:
-    """Run a tool and return its output. Raise InputError if it fails or exceeds TOOL_TIMEOUT."""
+    """Run a tool in `folder` and return its standard output. Raise InputError if it fails or exceeds TOOL_TIMEOUT."""
     try:
         process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TOOL_TIMEOUT)
     except subprocess.TimeoutExpired:
@@ -139,7 +141,10 @@ def _run_tool(command: Sequence[str], folder: Path) -> str:
 
 
 def _parse_firmware_output(text: str) -> tuple[list[int], list[int], int]:
-    """Return the bits of accelerations, the ticks of every step and the ticks of the calibration."""
+    """Return the float32 bits of all accelerations, the ticks of every step and the ticks of the calibration loop.
+
+    Raise InputError if the firmware reports a fault or a dropped message, or printed nothing.
+    """
     rows = [line.split() for line in text.splitlines()]
     if failures := [row for row in rows if row and row[0] in ("fault", "dropped")]:
         raise InputError(f"the firmware failed: {' '.join(failures[0])}")
@@ -152,13 +157,16 @@ def _parse_firmware_output(text: str) -> tuple[list[int], list[int], int]:
 
 
 def _parse_symbol_sizes(nm_output: str) -> dict[str, int]:
-    """Return the sizes in bytes by symbol, from the output of nm."""
+    """Return the sizes in bytes by symbol, from the output of `nm -S`; symbols without a size are left out."""
     rows = (line.split() for line in nm_output.splitlines())
     return {row[3]: int(row[1], 16) for row in rows if len(row) == 4}
 
 
 def _parse_stack_usage(su_file: Path) -> int:
-    """Return the stack in bytes, from the compiler's .su file: the largest call and the largest function it calls."""
+    """Return the stack in bytes, from the compiler's .su file.
+
+    It is the largest stack of the firmware's `agent_` functions plus the largest of the header's functions.
+    """
     rows = (line.split("\t") for line in su_file.read_text().splitlines())
     sizes = {row[0].rpartition(":")[2]: int(row[1]) for row in rows}
     calls = [size for name, size in sizes.items() if name.startswith("agent_")]
@@ -166,7 +174,7 @@ def _parse_stack_usage(su_file: Path) -> int:
 
 
 def format_recording_as_c(recording: Recording) -> str:
-    """Return the recording as C constants."""
+    """Return the states and received messages of a recording as C constants; accelerations are not included."""
     steps, D = recording.positions.shape
     counts = [len(messages) for messages in recording.messages]
     data = b"".join(b"".join(messages) for messages in recording.messages)
@@ -186,6 +194,7 @@ def format_recording_as_c(recording: Recording) -> str:
 
 
 def _format_vectors(name: str, vectors: Any, D: int) -> list[str]:
+    """Return the lines of a C array of vectors (T, D)."""
     rows = ",\n".join(f"    {{{format_floats(vector).strip()}}}" for vector in vectors)
     return [f"static const float {name}[RECORDED_STEPS][{D}] = {{", rows, "};"]
 

@@ -49,14 +49,17 @@ class PackageAgent:
         self._received: dict[int, Message] = {}
 
     def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
-        """Begin a step. Return the message to send."""
+        """Begin a step with the robot's measured position and velocity, D numbers each. Return the message to send."""
         r, v = np.array(position, np.float32), np.array(velocity, np.float32)
         self._own_message = Message(self.number, self.step, r, v, self._relayed_hops, self.group)
         self._received = {}
         return encode_message(self._own_message)
 
     def receive(self, message: bytes) -> str | None:
-        """Store a message. Return None, or why it was dropped."""
+        """Store a message of this step. Return None if it was stored, else the reason why it was dropped.
+
+        At most one message per sender and step is stored, the first.
+        """
         decoded = decode_message(message, self._senses, self._dimensions)
         if isinstance(decoded, str):
             return decoded
@@ -68,7 +71,10 @@ class PackageAgent:
         return None
 
     def end(self) -> list[float]:
-        """End the step. Return the acceleration."""
+        """End the step. Return the acceleration, D float32 numbers in the robots' units.
+
+        Keep the observations for the next message, and increment `step`.
+        """
         # Sorted by sender, so that sums do not depend on the order of arrival.
         messages = [self._own_message, *(self._received[sender] for sender in sorted(self._received))]
         flock = _build_flock(messages, self._comm_radius)
@@ -88,7 +94,10 @@ class PackageAgent:
 
 
 def compile_kernels(controller: str | Controller, **settings: Any) -> None:
-    """Compile all kernels of an agent before the flight, by running one step with one neighbour."""
+    """Compile all kernels of an agent before the flight, by running one step with one neighbour.
+
+    `settings` are the arguments of `PackageAgent`; `number`, `dimensions` and `comm_radius` are required.
+    """
     D = settings["dimensions"]
     nearby, zero = [0.1 * settings["comm_radius"]] * D, [0.0] * D
     agent = PackageAgent(controller, **settings)
@@ -99,7 +108,7 @@ def compile_kernels(controller: str | Controller, **settings: Any) -> None:
 
 
 def _build_flock(messages: list[Message], comm_radius: float) -> Flock:
-    """Return the senders of messages as a flock."""
+    """Return the senders of messages as a single flock, in this order; all but obstacle agents are followers."""
     is_obstacle = np.array([message.is_obstacle for message in messages])
     groups = np.where(is_obstacle, NO_GROUP, [message.group for message in messages])
     return Flock(

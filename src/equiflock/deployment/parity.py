@@ -40,7 +40,10 @@ class Parity:
         """Since when and why accelerations are no longer compared, or None."""
 
     def compare(self, moment: Moment, commands: Float64[np.ndarray, "N D"]) -> None:
-        """Compare the commands of a step."""
+        """Compare the commands of working followers at a step with the simulator's, and update the counts.
+
+        No effect once `stop_reason` is set.
+        """
         if self.stop_reason is not None:
             return
         expected = np.asarray(self._decide(moment.flock, moment.observations), np.float64)[0]

@@ -46,12 +46,12 @@ class Recording:
     magnitudes: NDArray[np.float64]
 
     def compute_largest_error(self, accelerations: Any) -> float:
-        """Return the largest error of accelerations (T, D), relative to magnitudes."""
+        """Return the largest error of other accelerations (T, D) in any component, relative to `magnitudes`."""
         return float((np.abs(np.asarray(accelerations, np.float64) - self.accelerations) / self.magnitudes).max())
 
 
 def round_to_float32(flock: Flock) -> Flock:
-    """Return the flock with its state rounded to float32, so that messages represent it exactly."""
+    """Return the flock with its state rounded to float32, but still float64: messages represent it exactly."""
     positions, velocities = (array.astype(np.float32).astype(np.float64) for array in flock.arrays[:2])
     return Flock(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius)
 
@@ -59,7 +59,10 @@ def round_to_float32(flock: Flock) -> Flock:
 def record_agent(
     controller: Any, start: Flock, agent: int, steps: int, *, orbit: Orbit | None = None, time_step: float = 0.01
 ) -> Recording:
-    """Simulate the first flock of `start` with an ideal radio and record one of its followers."""
+    """Simulate the first flock of `start` with an ideal radio for `steps` steps and record one of its followers.
+
+    The body is a double integrator; states are rounded to float32. Raise InputError if `agent` is not a follower.
+    """
     flock = round_to_float32(start[0])
     roles, groups = flock.roles[0], flock.groups[0]
     if roles[agent] != FOLLOWER:
@@ -100,7 +103,7 @@ def _get_message_group(role: int, group: int) -> int:
 
 
 def _advance(flock: Flock, accelerations: NDArray[np.float64], time_step: float) -> Flock:
-    """Return the flock one time step later, rounded to float32."""
+    """Return the flock one time step later, as double integrators, rounded to float32; only followers accelerate."""
     positions, velocities = flock.positions.copy(), flock.velocities.copy()
     commanded = np.where((flock.roles == FOLLOWER)[..., None], accelerations, 0.0)
     DoubleIntegrator().advance(positions, velocities, flock.roles, commanded, time_step, np.arange(1))

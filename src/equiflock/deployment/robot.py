@@ -62,7 +62,11 @@ class Inbox:
         self._messages: dict[int, list[tuple[int, int, bytes]]] = {}
 
     def add(self, link: int, message: bytes, step: int) -> None:
-        """Store a message that arrived on a link. Drop it if its sender is not the robot of that link."""
+        """Store a message that arrived at `step` on a link, which is its sender's number.
+
+        Drop and count it if its header names another sender. Messages that are too short are stored; the agent drops
+        them.
+        """
         sent = step
         if len(message) >= MESSAGE_HEADER.size:
             _, _, _, sender, sent = MESSAGE_HEADER.unpack_from(message)
@@ -72,7 +76,11 @@ class Inbox:
         self._messages.setdefault(link, []).append((sent, step, message))
 
     def deliver(self, agent: Agent, step: int) -> None:
-        """Pass the agent, for each sender, the newest message that it accepts."""
+        """Pass the agent, for each sender, the newest message that it accepts.
+
+        Messages that arrived more than `last_known` steps ago are removed. Those that the agent drops are removed and
+        counted by reason. All others stay for the next steps, the used one included.
+        """
         for link, messages in list(self._messages.items()):
             fresh = sorted((each for each in messages if step - each[1] <= self.last_known), reverse=True)
             # Remove invalid messages, so that each is counted once.
@@ -101,7 +109,7 @@ class Robot:
         self.frame_queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def run(self) -> None:
-        """Fly until the host sends END."""
+        """Send HELLO until the host answers, fly until it sends END, and wait to be ended. Never returns."""
         import zenoh
 
         config = {
@@ -132,7 +140,10 @@ class Robot:
             threading.Event().wait()
 
     def handle_frame(self, data: bytes) -> bool:
-        """Process a frame. Return False for END, the last frame."""
+        """Process a frame. Return False for END, which is answered with the report, else True.
+
+        A SENSOR frame begins a step, and ends the one before if it is open; RADIO_LAST ends the step.
+        """
         kind, step, content = unpack_frame(data)
         if kind != END:
             self.received_sha256.update(data)
@@ -151,7 +162,10 @@ class Robot:
         return True
 
     def begin(self, step: int, measured: Any) -> None:
-        """Begin a step: send the agent's message."""
+        """Begin a step: pass the agent its measured position and velocity (2 D numbers), and send its message.
+
+        After a gap in steps start with a new agent. From `garbage_start_step` on, the message is corrupted.
+        """
         began = time.perf_counter()
         # After a gap its observations are too old: start with a new agent.
         if step != self.step + 1:
@@ -166,7 +180,7 @@ class Robot:
         self.publisher.put(pack_frame(MESSAGE, step, message))
 
     def end(self) -> None:
-        """End the step: send the agent's acceleration."""
+        """End the step: pass the agent its messages, and send its acceleration."""
         began = time.perf_counter()
         self.inbox.deliver(self.agent, self.step)
         acceleration = self.agent.end()
@@ -185,7 +199,10 @@ class Robot:
         )
 
     def next_frame(self) -> bytes | None:
-        """Return the next frame, or None if the step's deadline passes first."""
+        """Return the next frame, or None if the step's deadline passes first.
+
+        Between steps and in lockstep there is no deadline.
+        """
         wait = None
         if self.is_step_open and self.settings["listen_seconds"]:
             wait = max(self.deadline - time.perf_counter(), 0.0)
@@ -204,7 +221,7 @@ def _read_peak_memory() -> int:
 
 
 def corrupt_message(message: bytes, step: int) -> bytes:
-    """Return what a broken robot sends: by turns too few bytes, NaN values, or another sender's number."""
+    """Return what a broken robot sends: by turns half of the bytes, NaN values, or the next robot's number."""
     if step % 3 == 0:
         return message[: len(message) // 2]
     if step % 3 == 1:
@@ -214,7 +231,10 @@ def corrupt_message(message: bytes, step: int) -> bytes:
 
 
 def _end_with_parent() -> None:
-    """Make this process end when its host ends for any reason, even while this process is stopped by SIGSTOP."""
+    """Make this process end when its host ends for any reason, even while this process is stopped by SIGSTOP.
+
+    A thread exits the process when standard input is closed.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -228,7 +248,7 @@ def _end_with_parent() -> None:
 
 
 def main() -> None:
-    """Run a robot."""
+    """Run a robot with the settings in the first line of standard input. Ctrl-C is ignored: the host handles it."""
     # Ctrl-C in a terminal reaches all processes; the host handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = json.loads(sys.stdin.buffer.readline())
@@ -239,7 +259,7 @@ def main() -> None:
 
 
 def _import_plugin(plugin: str) -> None:
-    """Import the user's module or file that registers a controller."""
+    """Import the user's module or .py file that registers a controller; its directory is put first in `sys.path`."""
     path = Path(plugin)
     sys.path.insert(0, str((path.parent if path.suffix == ".py" else Path()).resolve()))
     importlib.import_module(path.stem if path.suffix == ".py" else plugin)

@@ -28,7 +28,7 @@ class RobotReport:
 
 
 def parse_report(content: bytes) -> RobotReport | None:
-    """Return the report that a robot sent, or None if it is invalid."""
+    """Return the report that a robot sent, or None if it is not JSON with valid values in exactly these fields."""
     try:
         report = RobotReport(**json.loads(content))
         is_valid = (

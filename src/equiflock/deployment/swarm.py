@@ -81,7 +81,10 @@ class Swarm:
         self.log = FlightLog()
 
     def fly(self, steps: int, rate: float | None, on_step: Callable[[int], object] | None = None) -> FlightLog:
-        """Fly `steps` steps: in lockstep, or in real time at `rate` steps per second. Call `on_step` after each."""
+        """Fly `steps` steps, fewer if the flight ends: in lockstep, or in real time at `rate` steps per second.
+
+        Call `on_step` after each step, with the number of steps done.
+        """
         make_step = self._step_in_lockstep if rate is None else self._step_in_real_time
         # With torch loaded, a garbage collection of all objects takes longer than a step.
         gc.freeze()
@@ -104,9 +107,12 @@ class Swarm:
         return self.log
 
     def _step_in_lockstep(self, period: float) -> dict[int, bytes]:
-        """Make a step in lockstep, in which the host waits for all robots. Return the commands."""
+        """Make a step in lockstep, in which the host waits for all robots. Return the contents of commands by robot.
+
+        `period` is not used.
+        """
         step = self.host.moment.step
-        self.processes.receive_late_robots()
+        self.processes.readmit_late_robots()
         sensor_frames = self.processes.send(self.host.make_sensor_frames())
         messages = self.processes.gather(MESSAGE, step, sensor_frames)
         # Robots that did not begin the step in time get no radio frame.
@@ -120,7 +126,10 @@ class Swarm:
         return commands
 
     def _step_in_real_time(self, period: float) -> dict[int, bytes]:
-        """Make a step in real time: deliver messages as they arrive. Return the commands that arrive in time."""
+        """Make a step of `period` seconds in real time: deliver messages as they arrive.
+
+        Return the contents of the commands that arrive in time, by robot. Robots that send nothing become late.
+        """
         step, commands = self.host.moment.step, {}
         now = time.perf_counter()
         # Make up for a small delay in this period, to keep the rate; a larger one shifts the clock.
@@ -161,7 +170,10 @@ class Swarm:
         return commands
 
     def _finish_step(self, contents: dict[int, bytes]) -> None:
-        """End a step: note robots without a command, compare with the simulator, and advance the host."""
+        """End a step: note working robots without a command, compare with the simulator, and advance the host.
+
+        A robot without a command, lost or late, ends the comparison. Lost robots are STOPPED in the simulator.
+        """
         host, step = self.host, self.host.moment.step
         working = set(host.robots) - set(host.failed_robots)
         for number in working - set(contents):
@@ -185,7 +197,10 @@ class Swarm:
         host.advance(commands)
 
     def _apply_faults(self) -> None:
-        """Kill the processes of agents that fail at this step, and stall those of `faults`."""
+        """Kill the processes of agents that have stopped in the simulator.
+
+        At `faults.step`, stall the processes of `faults.stall`.
+        """
         step = self.host.moment.step
         for number in self.host.failed_robots:
             if number not in self.processes.lost_robots:
@@ -242,11 +257,13 @@ def build_result_table(
 
 
 def _format_bandwidth(total: int, agent_steps: int, time_step: float) -> str:
+    """Return the mean of `total` bytes per agent and step, and per second of flight."""
     mean = total / agent_steps
     return f"{mean:.0f} bytes per step, {mean / time_step / 1000:.1f} kB per second of flight"
 
 
 def _format_missed(log: FlightLog) -> str:
+    """Return the number of missed steps, in total and by agent, or "none"."""
     total = sum(log.missed_steps.values())
     counts = ", ".join(f"agent {number}: {count}" for number, count in sorted(log.missed_steps.items()))
     return f"{total:,} ({counts})" if total else "none"
@@ -257,7 +274,7 @@ def _format_robots(numbers: set[int]) -> str:
 
 
 def _format_dropped(reports: dict[int, RobotReport]) -> str:
-    """Return the number of dropped messages, in total and by reason."""
+    """Return the number of dropped messages, in total and by reason, or "none"."""
     reasons: dict[str, int] = {}
     for report in reports.values():
         for reason, count in report.dropped.items():

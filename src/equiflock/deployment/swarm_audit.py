@@ -34,7 +34,9 @@ CHANGE_DESCRIPTION = f"all others: positions, velocities, controller, and {ADDED
 
 
 def audit_swarm(name: str, start: Flock, deployment: Deployment, result: DeploymentResult) -> Audit:
-    """Audit a flight in lockstep.
+    """Audit a flight in lockstep: fly twice more with new processes, and compare each robot's messages and commands.
+
+    Raise InputError if a robot reports another checksum of its input than the record has.
 
     Args:
         name: name of the controller.
@@ -61,7 +63,10 @@ def audit_swarm(name: str, start: Flock, deployment: Deployment, result: Deploym
 def _replay_half(
     name: str, start: Flock, deployment: Deployment, result: DeploymentResult, half: list[int]
 ) -> list[ChangeEffect]:
-    """Replay the recorded input of half of the robots with all others changed. Return the effect on each robot."""
+    """Replay the recorded input of the robots `half` with all others changed. Return the effect on each of them.
+
+    Starts new processes for all robots.
+    """
     record = {number: result.log.record[number] for number in half}
     steps = 1 + max(max(exchanges) for exchanges in record.values())
     replacement = next(each for each in REPLACEMENT_CONTROLLERS if each != name.partition(":")[0])
@@ -100,7 +105,8 @@ def _replay_half(
 def _compute_difference(recorded: Exchange, message: bytes, command: bytes) -> float | None:
     """Return the largest difference between two commands; None if message and command are bit-identical.
 
-    Recorded answers that are missing are not compared.
+    0 if only the message differs, infinity if the new command is missing. Recorded answers that are missing are not
+    compared.
     """
     if recorded.message in (b"", message) and recorded.command in (b"", command):
         return None
@@ -111,7 +117,10 @@ def _compute_difference(recorded: Exchange, message: bytes, command: bytes) -> f
 
 
 def _check_checksums(result: DeploymentResult) -> int:
-    """Compare the reported checksums with the record. Return their number. Raise InputError if one differs."""
+    """Compare the reported checksums of received bytes with the record. Return the number of reports.
+
+    Raise InputError if a checksum differs.
+    """
     for number, report in result.reports.items():
         exchanges = result.log.record.get(number, {}).values()
         data = b"".join(each.sensor_frame + each.radio_frame for each in exchanges)
@@ -121,7 +130,10 @@ def _check_checksums(result: DeploymentResult) -> int:
 
 
 def _draw_changed_start(start: Flock) -> Flock:
-    """Return a random flock with other positions and velocities, and ADDED_AGENT_COUNT more agents."""
+    """Return a flock with other positions and velocities, and ADDED_AGENT_COUNT more agents, all followers.
+
+    The seed is fixed, so the result depends on `start` only.
+    """
     rng = make_rng(0, "swarm audit")
     shape = (1, start.shape[1] + ADDED_AGENT_COUNT, start.shape[2])
     spread = max(float(np.ptp(start.positions[0], axis=0).max()), start.comm_radius)
@@ -130,7 +142,7 @@ def _draw_changed_start(start: Flock) -> Flock:
 
 
 def _list_received(number: int, result: DeploymentResult) -> list[ReceivedItem]:
-    """Return the measurements and received messages of a robot."""
+    """Return the measurements and received messages of a robot, by step."""
     items = []
     for step, exchange in result.log.record[number].items():
         _, _, measured = unpack_frame(exchange.sensor_frame)

@@ -39,7 +39,7 @@ class Float32Body:
         self.body = body
 
     def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
-        """Return the initial state of the wrapped body."""
+        """Return the initial state of the wrapped body; empty if it has none."""
         return self.body.init_state(flock) if isinstance(self.body, StatefulBody) else {}
 
     def advance(
@@ -107,29 +107,37 @@ class SwarmHost:
 
     @property
     def failed_robots(self) -> list[int]:
-        """Numbers of the agents that have stopped."""
+        """Numbers of the agents that have stopped; other failed agents are not included."""
         return [int(number) for number in np.flatnonzero(self.moment.flock.conditions[0] == STOPPED)]
 
     def make_sensor_frames(self) -> dict[int, bytes]:
-        """Return a frame with the measured state for each working robot."""
+        """Return a frame with position and velocity for each robot that has not stopped, by robot."""
         flock, step, failed = self.moment.flock, self.moment.step, set(self.failed_robots)
         states = np.concatenate([flock.positions[0], flock.velocities[0]], axis=1)
         return {n: pack_frame(SENSOR, step, pack_floats(states[n])) for n in self.robots if n not in failed}
 
     def begin_delivery(self) -> list[tuple[int, int, int]]:
-        """Begin the delivery of a step. Return its arrivals as (receiver, sender, step at which it was sent)."""
+        """Begin the delivery of a step, once per step: add the messages of leaders and obstacle agents.
+
+        Return the arrivals, sorted, as (receiver, sender, step at which it was sent). Messages too old to arrive are
+        deleted.
+        """
         step = self.moment.step
         self._sent_messages[step] = self._encode_host_messages()
         self._sent_messages.pop(step - self._delivery.radio.memory - 1, None)
         return sorted(self._delivery.compute_arrivals(self.moment.flock))
 
     def add_messages(self, messages: Mapping[int, bytes]) -> None:
-        """Store the messages that robots send at this step."""
+        """Store the messages that robots send at this step, and count their bytes."""
         self._sent_messages[self.moment.step] |= messages
         self.sent_bytes += sum(map(len, messages.values()))
 
     def make_radio_frames(self, messages: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Return the RADIO_LAST frame of each working robot, given the messages sent at this step."""
+        """Begin the delivery of a step and return the RADIO_LAST frame of each robot that has not stopped.
+
+        `messages` are those that robots sent at this step. A frame has all messages that arrive at this step; it may be
+        empty.
+        """
         arrivals = self.begin_delivery()
         self.add_messages(messages)
         frames = {number: pack_frame(RADIO_LAST, self.moment.step) for number in self.make_sensor_frames()}
@@ -139,7 +147,7 @@ class SwarmHost:
         return frames
 
     def pack_delivered(self, sent: list[tuple[int, int]]) -> bytes:
-        """Return the packed messages of (sender, step) pairs; those that were never sent are left out."""
+        """Return the packed messages of (sender, step) pairs, and count them; those that were not sent are left out."""
         candidates = [(sender, self._sent_messages.get(step, {}).get(sender)) for sender, step in sent]
         messages = [(sender, message) for sender, message in candidates if message is not None]
         self.delivered_count += len(messages)
@@ -147,12 +155,12 @@ class SwarmHost:
         return pack_messages(messages)
 
     def make_radio_frame(self, sender: int, step: int) -> bytes | None:
-        """Return a RADIO frame with a single message, for real time, or None if it has not been sent yet."""
+        """Return a RADIO frame with a single message, for real time, or None if it has not been sent."""
         content = self.pack_delivered([(sender, step)])
         return pack_frame(RADIO, self.moment.step, content) if content else None
 
     def parse_commands(self, contents: Mapping[int, bytes]) -> Float64[np.ndarray, "N D"]:
-        """Return the commanded accelerations; zero (constant velocity) if a command is missing or invalid."""
+        """Return the accelerations commanded by these frame contents; zero if a command is missing or invalid."""
         commands = np.zeros(self.start.shape[1:])
         for number, content in contents.items():
             acceleration = np.array(unpack_floats(content))
@@ -166,7 +174,7 @@ class SwarmHost:
         self.position_history.append(self._round_positions())
 
     def mark_failed(self, failed: Mapping[int, Condition]) -> None:
-        """Set the conditions of failed robots in the simulator, from the next step on."""
+        """Set the conditions of failed robots in the simulator, and the velocity of stopped ones to zero."""
         flock = self.moment.flock
         conditions, velocities = flock.conditions.copy(), flock.velocities.copy()
         for number, condition in failed.items():
@@ -175,11 +183,12 @@ class SwarmHost:
         self.flight.replace(replace(flock, conditions=conditions, velocities=velocities))
 
     def _round_positions(self) -> Float32[np.ndarray, "N D"]:
+        """Return the current positions (N, D) as float32."""
         positions: Float32[np.ndarray, "N D"] = self.moment.flock.positions[0].astype(np.float32)
         return positions
 
     def _encode_host_messages(self) -> dict[int, bytes]:
-        """Return the messages of leaders and obstacle agents, which have no controller."""
+        """Return the messages of leaders and obstacle agents, by number; their observations are zero."""
         flock, messages = self.moment.flock, {}
         zero_hops = make_zero_hops(self.senses, flock.shape[2])
         for number in np.flatnonzero(flock.roles[0] != FOLLOWER):

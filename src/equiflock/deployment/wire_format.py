@@ -80,7 +80,7 @@ def count_message_bytes(senses: Senses, dimensions: int) -> int:
 
 
 def encode_message(message: Message) -> bytes:
-    """Return a message as bytes. Raise InputError if an integer does not fit."""
+    """Return a message as bytes. Raise InputError if sender, step or group is negative or too large."""
     for name, largest in (("sender", 2**32 - 1), ("step", 2**32 - 1), ("group", OBSTACLE_GROUP)):
         if check_count(name, getattr(message, name), least=0) > largest:
             raise InputError(

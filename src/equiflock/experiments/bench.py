@@ -46,7 +46,11 @@ def draw(flocks: int, agents: int) -> Flock:
 
 
 def measure_best_time(call: Callable[[], object], repeats: int) -> float:
-    """Return the shortest time of a call in seconds, over `repeats` measurements of a few milliseconds each."""
+    """Return the shortest time of a call in seconds, over `repeats` measurements of about 5 ms each.
+
+    A measurement is the mean over as many calls as fill 5 ms, at least one. Two warm-up calls, which may compile, do
+    not count.
+    """
     # The first call compiles and warms up; the second determines how many calls fill 5 ms.
     call()
     start = time.perf_counter()
@@ -62,7 +66,7 @@ def measure_best_time(call: Callable[[], object], repeats: int) -> float:
 
 
 def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bool = False) -> Timing:
-    """Time a full observation step (sort, one-hop sums, histories) with K = 3 hops and mean aggregation.
+    """Time a full observation step (sort, one-hop sums, histories) with K = 3 hops, on one thread and on all.
 
     Args:
         flocks: B.
@@ -126,7 +130,10 @@ class LoopTiming:
 
 
 def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
-    """Time a step with ETDAGNN in the loop, and each of its parts separately."""
+    """Time a step with ETDAGNN in the loop, and each of its parts separately, on all threads.
+
+    If the parts take longer than the full step, which may be fused, they are scaled down to its time.
+    """
     start = draw(flocks, agents)
     controller = load("etdagnn")
     policy = as_numpy_function(controller)
@@ -197,7 +204,7 @@ class MachineLimits:
     def compute_lower_bound(self, timing: LoopTiming, part: str = "step") -> tuple[float, str]:
         """Return a lower bound in nanoseconds per agent and step, and what sets it: "memory" or "compute".
 
-        Flocks that stay in the processor's caches from step to step are not memory-bound.
+        `part` is a key of `timing.costs`, such as "sort". Below `MAX_CACHED_AGENTS` agents, only compute counts.
         """
         # The larger of the two times is the bound.
         cost = timing.costs[part]
@@ -209,7 +216,7 @@ class MachineLimits:
 
 
 def measure_limits(repeats: int = 5) -> MachineLimits:
-    """Measure the peak rates: copy arrays far larger than any cache, and multiply and add in registers."""
+    """Measure peak rates on all threads: copy arrays far larger than any cache, and multiply and add in registers."""
     count = threads.count()
     # Each thread copies 32 MB, far more than a cache holds, and reads and writes each byte once.
     size = 4_000_000

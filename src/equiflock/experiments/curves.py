@@ -18,7 +18,10 @@ QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 
 
 def load_with_seed(controller: str, seed: int | None) -> Controller:
-    """Load the controller of a job, with its training seed if it has one."""
+    """Load the controller of a job; `seed` selects among bundled weights.
+
+    It is ignored for laws, weights files and names that contain a seed.
+    """
     # Bundled networks exist for several training seeds; a file or a law is a single controller.
     return load(controller, seed=seed) if has_open_seed(controller) else load(controller)
 
@@ -30,7 +33,11 @@ def compute_weights_checksum(controller: str, seed: int | None = None) -> str:
 
 
 def build_curve_table(series: Mapping[str, Float64[np.ndarray, "steps B"]], time_step: float) -> pd.DataFrame:
-    """Return the recorded series every 0.01 s as a table: time, metric, lower, median, upper and mean over flocks."""
+    """Return recorded series as a table: time, metric, lower, median, upper and mean over flocks, every 0.01 s.
+
+    `series` maps names of metrics to their values at each step from t = 0 and of each flock. If the time step exceeds
+    0.01 s, every step has a row.
+    """
     # The table is for figures, so 0.01 s is fine enough at any time step.
     every = max(round(0.01 / time_step), 1)
     tables = []
@@ -57,23 +64,27 @@ class Curves:
         """Times or epochs, (X,)."""
 
     def get_curve(self, quantity: str, controller: str, **filters: Any) -> Float64[np.ndarray, "S X"]:
-        """Return a column of the table along the curve, per seed; `filters` select rows, such as metric="ivv"."""
+        """Return a column of the table along the curve, one row per seed in ascending order.
+
+        `filters` select rows, such as metric="ivv"; they must leave one row per seed and x. X counts the controller's
+        own x.
+        """
         return np.asarray(self._pivot(quantity, controller, filters), dtype=np.float64)
 
     def at(self, x: float | int, quantity: str, controller: str, **filters: Any) -> Float64[np.ndarray, " S"]:
-        """Return the quantity at one time or epoch, per seed."""
+        """Return the quantity at one time or epoch, per seed; raise KeyError if the controller has no rows there."""
         return np.asarray(self._pivot(quantity, controller, filters)[x], dtype=np.float64)
 
     def last(self, quantity: str, controller: str, **filters: Any) -> Float64[np.ndarray, " S"]:
-        """Return the quantity at the end, per seed."""
+        """Return the quantity at the controller's last time or epoch, per seed."""
         return self.get_curve(quantity, controller, **filters)[:, -1]
 
     def quartiles(self, controller: str, **filters: Any) -> Float64[np.ndarray, "3 X"]:
-        """Return the lower quartile, median and upper quartile over flocks, each as its median over seeds."""
+        """Return lower quartile, median and upper quartile over flocks along the curve, as medians over seeds."""
         return np.stack([np.median(self.get_curve(label, controller, **filters), axis=0) for label in QUARTILES])
 
     def _pivot(self, quantity: str, controller: str, filters: Mapping[str, Any]) -> pd.DataFrame:
-        """Return a table with a row per seed and a column per time or epoch of this controller."""
+        """Return a table with a row per seed (-1 for none), sorted, and a column per time or epoch of a controller."""
         rows = self.table[self.table.controller == controller]
         for name, value in filters.items():
             rows = rows[rows[name] == value]

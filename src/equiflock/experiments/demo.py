@@ -78,7 +78,10 @@ class Demonstration:
 
 
 def resume_or_create_training(folder: Path, recipe: DAgger) -> TrainingRun:
-    """Return the training of an interrupted demonstration if its config matches, else replace it by a new one."""
+    """Return the training in `folder` if it has this recipe and these versions; else replace it by a new one.
+
+    Raise VersionMismatchError if another format version wrote it; then nothing is removed.
+    """
     try:
         run = TrainingRun(folder)
         if run.config == RunConfig(recipe, collect_versions("torch")):
@@ -98,13 +101,13 @@ def demonstrate(
     on_step: Callable[[str, Moment], object] | None = None,
     training: Path | None = None,
 ) -> Demonstration:
-    """Train, then fly the flocks of `disk` under each controller.
+    """Train, then fly the flocks of `disk` under each of `CONTROLLERS`, one after another in this process.
 
     Args:
         disk: initial conditions of the test.
         recipe: training settings.
         duration: seconds per flight.
-        on_epoch: called with the report of every epoch.
+        on_epoch: called with the report of every epoch trained by this call.
         on_step: called with the controller's name and every moment of its flight.
         training: run directory of the training, where a training with the same recipe is continued; by default a
             temporary one.

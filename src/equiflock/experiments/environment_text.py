@@ -40,6 +40,7 @@ def describe_environment(world: World) -> str:
 
 
 def _describe_radio(radio: Radio) -> list[str]:
+    """Return a phrase per setting of the radio that is not ideal."""
     longest = radio.delay + radio.jitter
     least = f"{radio.delay} to " if radio.jitter else ""
     phrases = {
@@ -55,10 +56,15 @@ def _describe_radio(radio: Radio) -> list[str]:
 
 
 def _format_steps(number: int) -> str:
+    """Return "1 step" or "2 steps" for a number of steps."""
     return f"{number} step{'' if number == 1 else 's'}"
 
 
 def _describe_body(name: str, body: Any) -> list[str]:
+    """Return a phrase per field that differs from the default of this body, without the seed.
+
+    The name comes first unless it is that of the default body.
+    """
     default = make_body(name)
     values = {each.name: getattr(body, each.name) for each in fields(body)} if is_dataclass(body) else {}
     phrases = [
@@ -70,6 +76,7 @@ def _describe_body(name: str, body: Any) -> list[str]:
 
 
 def _describe_failures(failures: Failures) -> list[str]:
+    """Return phrases for the failures at a set time and at a random rate; none for those that do not occur."""
     singular, plural = FAILURE_TEXTS[failures.kind]
     agents = f"1 agent {singular}" if failures.agents == 1 else f"{failures.agents} agents {plural}"
     phrases = {

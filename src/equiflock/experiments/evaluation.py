@@ -100,7 +100,12 @@ class EvaluationJob(FlightJob):
         return load_with_seed(self.controller, self.seed)
 
     def run(self) -> pd.DataFrame:
-        """Return the table behind the scenario's figure: outcomes, or measures over time and of whole flights."""
+        """Return the table behind the scenario's figure: outcomes per flock, or quartiles of measures over flocks.
+
+        Outcomes have a column per measure that only this scenario has, with its final value. Quartiles are those of
+        `build_curve_table`; metrics of whole flights have the time of the last moment. Raise InputError if the weights
+        file changed.
+        """
         # On a worker the path may hold another file; here the file may have changed since the command started.
         if self.checksum and compute_weights_checksum(self.controller, self.seed) != self.checksum:
             raise InputError(f"{self.controller} is missing, or differs from the file that the evaluation started with")
@@ -126,7 +131,10 @@ def _build_final_rows(numbers: dict[str, Any], time: float) -> pd.DataFrame:
 
 
 def check_reportable(scenario: Scenario) -> None:
-    """Raise InputError, before any flight, if an evaluation cannot report the results of the scenario."""
+    """Raise InputError, before any flight, if an evaluation cannot report the results of the scenario.
+
+    That is, if it has an unknown measure, or has endings but does not define which of them are successes.
+    """
     resolve_measures(scenario)
     if scenario.figure == "endings":
         find_failed_flights(scenario, ())
@@ -146,6 +154,8 @@ def get_json_options(scenario: Scenario) -> dict[str, Any]:
 
 def list_baselines(controller: str, start: Flock) -> tuple[str, ...]:
     """Return the baselines: the networks of the package and, for flocks of followers only, the expert.
+
+    The controller itself is left out.
 
     In the paper the expert flies flocks without leaders and obstacles; its law does not model these. If the
     controller is scaled to the units of a robot, so are the baselines.
@@ -168,7 +178,7 @@ def build_evaluation_jobs(
     plugin: str = "",
     world: Mapping[str, Any] | None = None,
 ) -> Sequence[EvaluationJob]:
-    """Return a job for the controller and one per baseline; networks of the package have training seed 0.
+    """Return a job for the controller and then one per baseline; networks of the package have training seed 0.
 
     `plugin` is the checksum of the imported plugin, if any; jobs that depend on it have it in their names.
     `world` holds options of `make_world`, the same for all jobs; by default the paper's environment.
@@ -221,7 +231,11 @@ def _split_options(controller: str) -> tuple[str, str]:
 def build_table_rows(
     table: pd.DataFrame, scenario: Scenario, quartiles: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the printed table, one row per controller, with or without quartiles over flocks."""
+    """Return header and rows of the printed table, one row per controller, with medians over flocks at the end.
+
+    `quartiles` adds quartiles in parentheses; for scenarios whose figure is "endings" it has no effect, and the columns
+    are shares of outcomes.
+    """
     if scenario.figure == "endings":
         return _build_outcome_rows(table, scenario)
     # Final values, and whole-flight metrics, which have the same time.
@@ -269,6 +283,7 @@ def _format_heading(metric: str) -> str:
 
 
 def _format_cell(metric: str, values: Any, quartiles: bool) -> str:
+    """Return the median, with quartiles in parentheses if wanted and unequal; for `DISCONNECTED`, the mean in %."""
     if metric == DISCONNECTED:
         return f"{values['mean']:.0%}"
     # Three significant figures, integers from 1,000 on; equal quartiles are left out.

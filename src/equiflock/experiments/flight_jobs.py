@@ -46,7 +46,10 @@ def fly(
 
 
 def resolve_measures(scenario: Scenario) -> dict[str, Measure]:
-    """Return the measures of a scenario, functions of a moment, by name."""
+    """Return the measures of a scenario, functions of a moment, by name.
+
+    Raise InputError if one is neither the name of a metric of the package nor a named function.
+    """
     result: dict[str, Measure] = {}
     for measure in scenario.measures:
         # Either the name of a metric of the package, or a function, whose name becomes the column.
@@ -62,7 +65,10 @@ def resolve_measures(scenario: Scenario) -> dict[str, Measure]:
 
 
 def scenario_to_dict(scenario: Scenario) -> dict[str, Any]:
-    """Return the scenario's entries in the config of a saved flight: its name, and its options under "start"."""
+    """Return the scenario's entries in the config of a saved flight: its name, and its options under "start".
+
+    Options that JSON cannot represent are replaced by a description.
+    """
     return {
         "scenario": scenario.name,
         "start": {name: _to_json_value(value) for name, value in collect_options(scenario).items()},
@@ -70,12 +76,12 @@ def scenario_to_dict(scenario: Scenario) -> dict[str, Any]:
 
 
 def _to_json_value(value: Any) -> Any:
-    """Convert a value to a JSON-serializable one."""
+    """Return a bool, number, text or None unchanged, and a description of any other value."""
     return value if isinstance(value, (bool, int, float, str, NoneType)) else describe_part(value)
 
 
 def build_outcome_table(run: Trajectory) -> pd.DataFrame:
-    """Return a table with the outcome and duration of each flock's flight."""
+    """Return a table with a row per flock: flock, outcome, and seconds flown."""
     import pandas as pd
 
     names = [outcome.name for outcome in run.outcome]
@@ -99,11 +105,11 @@ class FlightJob(ABC):
         """Load or train the controller."""
 
     def draw_start(self) -> Flock:
-        """Draw the flocks at t = 0."""
+        """Draw the flocks at t = 0, the same in every call."""
         return self.scenario.draw()
 
     def fly(self, start: Flock, **simulate_options: Any) -> Trajectory:
-        """Simulate these flocks; `simulate_options` are passed to `simulate`."""
+        """Load the controller and simulate these flocks under it; `simulate_options` are passed to `simulate`."""
         return fly(
             self.scenario, start, self.make_controller(), self.time_step, self.duration, self.world, **simulate_options
         )

@@ -26,6 +26,8 @@ FRAME_INTERVAL = 0.01
 def find_job(path: Path, plugin: str = "") -> FlightJob:
     """Return the job that wrote a result file, DIR/jobs/NAME.csv in a run directory of `reproduce` or `evaluate`.
 
+    Raise InputError if there is none, for example because versions, weights or plugin differ, or if it is a training.
+
     `plugin` is the checksum of the imported plugin, if any.
     """
     if not path.is_file():
@@ -46,7 +48,7 @@ def find_job(path: Path, plugin: str = "") -> FlightJob:
 
 
 def rerun_flight(path: Path, plugin: str = "") -> Trajectory:
-    """Simulate the flight behind a job's result again, with as many frames as fit into `MAX_FRAME_BYTES`."""
+    """Simulate the flight behind a job's result again, with a frame every 0.01 s, or fewer to fit `MAX_FRAME_BYTES`."""
     job = find_job(path, plugin)
     start = job.draw_start()
     # Every frame holds positions, velocities and accelerations; keep fewer frames if all would take too much memory.
@@ -56,7 +58,7 @@ def rerun_flight(path: Path, plugin: str = "") -> Trajectory:
 
 
 def _rebuild_jobs(folder: Path, plugin: str) -> Sequence[Job]:
-    """Build all jobs of the experiment in a run directory from its config."""
+    """Build all jobs of the experiment in a run directory from its config; raise InputError if it has none."""
     try:
         config = read_config(folder)
         if "profile" in config:

@@ -56,7 +56,11 @@ def compute_peak_acceleration(run: Trajectory) -> Float64[np.ndarray, " B"]:
 
 
 def summarize(run: Trajectory) -> list[MetricSummary]:
-    """Return integrals, final values and extremes of a run that recorded `RECORDED_METRICS`."""
+    """Return the integrals IVV and IMAN, final values and extremes of a run that recorded `RECORDED_METRICS`.
+
+    MLVD, the mean distance to the leaders' velocity, is included if every flock has a leader. Other recorded series
+    follow with their final values.
+    """
     series = run.series
     rows = [
         MetricSummary("velocity variance, integral (IVV)", metrics.ivv(run)),
@@ -80,7 +84,10 @@ def summarize(run: Trajectory) -> list[MetricSummary]:
 
 
 def summarize_outcomes(run: Trajectory, scenario: Scenario) -> list[list[str]]:
-    """Return the number of failed flights and of each outcome as rows (name, text); empty without an ending."""
+    """Return rows (name, text): seconds flown, number of failed flights, and number of flights by outcome.
+
+    Empty if the scenario has no ending; failures only if it defines successes.
+    """
     if scenario.ending() is None:
         return []
     outcomes = run.outcome

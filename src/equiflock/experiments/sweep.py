@@ -89,7 +89,10 @@ class SweepJob:
         return {**values, "world": self.world.settings}
 
     def run(self) -> pd.DataFrame:
-        """Return a row per flock, or a single row of NaN if no initial conditions exist for this point."""
+        """Return a row per flock with its metrics; `remark` is empty.
+
+        If no initial conditions exist for this point, return one row of NaN with the reason as `remark`.
+        """
         # With a small radius no connected flock may exist: a result of the sweep, not a failure of the job.
         try:
             start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.comm_radius).draw()
@@ -117,7 +120,10 @@ class SweepJob:
         )
 
     def make_controller(self) -> Controller:
-        """Load the controller, or train it if the job has epochs."""
+        """Load the controller or, if the job has epochs, train it in this process, without a run directory.
+
+        Raise InputError if a weights file differs from `checksum`.
+        """
         if self.epochs == 0:
             if self.checksum and compute_weights_checksum(self.controller, self.seed) != self.checksum:
                 raise InputError(f"{self.controller} is missing, or differs from the file that the sweep started with")
@@ -150,6 +156,9 @@ def build_sweep_jobs(
 ) -> list[SweepJob]:
     """Return the jobs of all combinations, the largest flocks first, so that workers finish at similar times.
 
+    Controllers without training seeds have jobs for the first seed only, unless they are trained. `options` are further
+    fields of `SweepJob`, such as `epochs`.
+
     `plugin` is the checksum of the imported plugin, if any; jobs that depend on it have it in their names.
     `worlds` are the environments, each with the options that identify it in the table.
     """
@@ -180,7 +189,7 @@ def build_sweep_jobs(
 
 
 def list_axes(table: pd.DataFrame) -> list[str]:
-    """Return the axes of a sweep's table: agents, radius and hops first."""
+    """Return the axes of a sweep's table: agents, comm_radius and hops, then the environment options that vary."""
     return [*AXES, *(column for column in table.columns if column not in NON_AXIS_COLUMNS and column not in AXES)]
 
 

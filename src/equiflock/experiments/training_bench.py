@@ -37,7 +37,10 @@ class EpochTiming:
 
 
 def measure_epoch(controller: str, repeats: int = 5) -> EpochTiming:
-    """Time the parts of an epoch with a full replay buffer."""
+    """Time the parts of an epoch with a full replay buffer, on one thread; the best of `repeats` measurements counts.
+
+    The network must have a compiled form.
+    """
     with use_one_thread():
         recipe = DAgger(controller=controller, flocks=10)
         trainer = Trainer(recipe)
@@ -49,12 +52,12 @@ def measure_epoch(controller: str, repeats: int = 5) -> EpochTiming:
     chain = find_trainable_chain(trainer.network)
     assert chain is not None
     agents = recipe.updates * recipe.batch * recipe.min_agents
-    work = agents * multiply_adds_per_agent(chain, recipe.dimensions)
+    work = agents * count_multiply_adds(chain, recipe.dimensions)
     return EpochTiming(controller, flight, updates, validation, work)
 
 
-def multiply_adds_per_agent(chain: Chain, D: int) -> float:
-    """Return the multiply-adds of the forward and backward pass for one agent.
+def count_multiply_adds(chain: Chain, D: int) -> float:
+    """Return the minimal multiply-adds of the forward and backward pass for one agent in D dimensions.
 
     Each matrix takes part in the forward pass, in its own gradient and, unless it is the first, in the gradient of
     its input.
@@ -68,7 +71,7 @@ def multiply_adds_per_agent(chain: Chain, D: int) -> float:
 
 
 def _iterate_matrices(chain: Chain) -> Iterator[tuple[bool, int, int, bool]]:
-    """Yield (is first, outputs, inputs, has activation) of each matrix; layers without activation between are one."""
+    """Yield (is first, outputs, inputs, has activation) of each matrix; consecutive linear layers count as one."""
     inputs, first = chain.input_width, True
     for number, (layer, row) in enumerate(zip(chain.layers, chain.table, strict=True)):
         last = number + 1 == len(chain.layers)

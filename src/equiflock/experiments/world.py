@@ -75,7 +75,7 @@ class World:
         return type(self.body).__module__.startswith("equiflock.")
 
     def check_duration(self, duration: float) -> None:
-        """Raise InputError if agents would fail after the end of the flight."""
+        """Raise InputError if agents would fail at a set time after the end; random failures are not checked."""
         if self.failures.agents and self.failures.time > duration:
             raise InputError(f"fail_time must be at most the duration, {duration:g} s; got {self.failures.time:g}")
 
@@ -85,7 +85,7 @@ class World:
             raise InputError(f"fail must be at most the number of followers, {followers}; got {self.failures.agents}")
 
     def check_start(self, start: Flock) -> None:
-        """Raise InputError if this environment does not suit these flocks."""
+        """Raise InputError if more agents would fail than one of these flocks has followers."""
         self.check_followers(int((start.roles == Role.FOLLOWER).sum(axis=1).min()))
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ DEFAULT_WORLD = World()
 
 
 def make_world(**options: Any) -> World:
-    """Build an environment from options.
+    """Build an environment from options, others at their defaults. Raise InputError if one is unknown or invalid.
 
     Options are the keys of `RADIO_OPTIONS` and `FAILURE_OPTIONS`, `body` (a name for `make_body`), and the body's
     fields, renamed by `BODY_OPTION_NAMES`.
@@ -112,7 +112,10 @@ def make_world(**options: Any) -> World:
 
 
 def _build_part(make: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> Any:
-    """Build a part from options; errors name the options rather than the fields."""
+    """Build a part from options; `names` maps each option to a field.
+
+    InputError names the option rather than the field.
+    """
     try:
         return make(**{names[name]: value for name, value in options.items()})
     except InputError as error:
@@ -125,7 +128,10 @@ def _build_part(make: Any, options: Mapping[str, Any], names: Mapping[str, str])
 
 
 def _format_body(body: AnyBody) -> str:
-    """Return a body as text NAME:OPTION=VALUE.., with the options that differ from the defaults."""
+    """Return a body as text NAME:OPTION=VALUE.., with the options that differ from the defaults.
+
+    Raise InputError if its class is not registered.
+    """
     names = [name for name in body_names() if type(make_body(name)) is type(body)]
     if not names:
         raise InputError(f"body must be a registered one, {', '.join(body_names())}; got {body!r}")

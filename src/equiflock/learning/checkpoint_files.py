@@ -51,7 +51,12 @@ class Checkpoints:
         return 0
 
     def restore(self, trainer: Trainer, tables: Tables, notice: Callable[[str], object]) -> list[Path]:
-        """Restore the newest intact checkpoint into a new trainer and its tables; return the tables that differ."""
+        """Restore the newest intact checkpoint into a new trainer and its tables; refill the replay if epochs remain.
+
+        Damaged checkpoints are skipped with a notice. Return the table files on disk that do not match the checkpoint;
+        empty, with nothing restored, if there is no checkpoint. Raise InputError if all checkpoints are damaged, or if
+        the newest intact one is of another version or another training.
+        """
         from equiflock.learning.checkpoint_format import RecipeMismatchError, read_checkpoint
         from equiflock.learning.replay_refill import refill
 

@@ -103,7 +103,7 @@ def read_epochs_done(path: str | os.PathLike[str]) -> int:
 
 
 def _restore_trainer(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
-    """Copy weights, averaged weights, Adam's state and the rollouts into a trainer."""
+    """Copy weights, the average, if the recipe has one, and Adam's state into a trainer, and replace its rollouts."""
     trainer.network.load_state_dict(_select_prefix("network.", tensors))
     trainer.learner.load_state_dict(_select_prefix("learner.", tensors))
     if trainer.average is not None:

@@ -129,7 +129,7 @@ class Cloner:
         total, below, count = 0.0, 0, 0
         for step in range(self.data.recipe.index_count):
             tuples = self._pack_tuples(*self.data.get_block(step, split, self.student.senses.channels))
-            scores = self._compute_scores(self.learner.errors(tuples))
+            scores = self._compute_scores(self.learner.compute_errors(tuples))
             total += float(np.minimum(scores, 1.0).sum())
             below += int((scores < 1.0).sum())
             count += len(scores)

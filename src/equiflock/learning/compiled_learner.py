@@ -103,7 +103,7 @@ class CompiledLearner:
             rows = slice(first, first + steps_per_call)
             if loss_weighting is not None:
                 fold(self.chain.table, weights, self._folded)
-                tuple_weights = (loss_weighting(self._compute_errors(tuples, batch_indices[first])) / N).astype(
+                tuple_weights = (loss_weighting(self._compute_batch_errors(tuples, batch_indices[first])) / N).astype(
                     np.float32
                 )
             self._run_adam_steps(tuples, batch_indices[rows], tuple_weights, weights, errors[rows])
@@ -111,10 +111,10 @@ class CompiledLearner:
         per_agent: Float64[np.ndarray, "U b"] = errors / N
         return per_agent
 
-    def errors(self, tuples: TrainingTuples) -> Errors:
-        """Return the errors (T,) of these tuples."""
+    def compute_errors(self, tuples: TrainingTuples) -> Errors:
+        """Return the errors (T,) of these tuples with the current weights."""
         fold(self.chain.table, self.chain.weights(), self._folded)
-        return self._compute_errors(tuples, np.arange(len(tuples.observations)))
+        return self._compute_batch_errors(tuples, np.arange(len(tuples.observations)))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return Adam's moments, in the order of the chain's weights, and its number of steps."""
@@ -131,8 +131,8 @@ class CompiledLearner:
         self.adam.mean_square[:] = state["mean_square"].numpy()
         self.adam.steps = int(state["steps"])
 
-    def _compute_errors(self, tuples: TrainingTuples, batch_indices: Array) -> Float64[np.ndarray, " b"]:
-        """Return the errors (b,) of these tuples by the present folded weights."""
+    def _compute_batch_errors(self, tuples: TrainingTuples, batch_indices: Array) -> Float64[np.ndarray, " b"]:
+        """Return the errors (b,) of the tuples with these indices; the caller has folded the weights into `_folded`."""
         errors = np.zeros(len(batch_indices))
         _, D, N = tuples.targets.shape
         work = self._get_buffers(D)

@@ -249,7 +249,9 @@ def train(
     network: nn.Module | None = None,
     on_epoch: Callable[[EpochReport], object] | None = None,
 ) -> nn.Module:
-    """Train a network and return it; `equiflock train` does the same in a run directory.
+    """Train a network in place, on one thread, and return it in eval mode, with averaged weights if the recipe says so.
+
+    `equiflock train` does the same in a run directory.
 
     Args:
         recipe: the settings of the training.

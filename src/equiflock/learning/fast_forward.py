@@ -106,17 +106,20 @@ class FastForward:
             return {"own": Senses(self.channels, self.hops, hop_mean=self.hop_mean)}
         return {kind: paper_senses(kind, self.hops, hop_mean=self.hop_mean) for kind in get_args(Aggregation)}
 
-    def disk(self, step: int) -> RandomDisk:
+    def build_disk(self, step: int) -> RandomDisk:
         """Return the settings of the initial conditions of one time index's flocks; no two indices share a flock."""
         arguments = self.flocks, self.agents, self.seed, f"fast-forward {step}"
         return RandomDisk(*arguments, comm_radius=self.comm_radius, velocities=self.velocities)
 
     def compute_part(self, step: int) -> dict[str, Float32[np.ndarray, ...]]:
-        """Return the tuples of one time index: observations, each (B, N, K, C, D), and targets, (B, N, D)."""
+        """Fly the flocks of one time index under the expert from t = 0 to that index; return the tuples by array name.
+
+        Observations are (B, N, K, C, D), and "targets", the expert's accelerations, (B, N, D).
+        """
         expert: Controller = load(self.expert)
         sensing = {name: DelayedAggregation(senses) for name, senses in self.senses.items()}
         part: dict[str, Float32[np.ndarray, ...]] = {}
-        loop = flight(self.disk(step).draw(), expert, time_step=self.time_step)
+        loop = flight(self.build_disk(step).draw(), expert, time_step=self.time_step)
         for moment in islice(loop, step + 1):
             # Observations of K hops depend only on the last K moments, so earlier ones are skipped.
             if moment.step > step - self.hops:
@@ -137,8 +140,8 @@ class FastForward:
 
         Args:
             folder: directory of the memory-mapped data, where an interrupted call continues; default: in memory.
-            workers: number of threads, each of which computes one time index at a time; default: one per core. The result
-                does not depend on it.
+            workers: number of threads, each of which computes one time index at a time; default: one per core. The
+                result does not depend on it.
             on_part: called with every completed time index, including those of earlier calls.
             on_notice: called with a line of text about damaged parts, which are recomputed.
         """

@@ -45,7 +45,7 @@ class Learner(Protocol):
         """Take U Adam steps, each on b tuples by index; return their errors (U, b) before each step."""
         ...
 
-    def errors(self, tuples: Tuples) -> Errors:
+    def compute_errors(self, tuples: Tuples) -> Errors:
         """Return the errors of these tuples, (T,), with the current weights."""
         ...
 
@@ -59,7 +59,7 @@ class Learner(Protocol):
 
 
 def make_learner(network: nn.Module, learning_rate: float) -> Learner:
-    """Return a CompiledLearner for a chain of equiflock's layers, and a TorchLearner for any other module."""
+    """Return a CompiledLearner if the network has a compiled form and trains all its weights, else a TorchLearner."""
     chain = find_trainable_chain(network)
     return TorchLearner(network, learning_rate) if chain is None else CompiledLearner(chain, learning_rate)
 
@@ -97,7 +97,7 @@ class TorchLearner:
         step_errors = []
         observations, targets = map(torch.from_numpy, tuples)
         for row in torch.from_numpy(batch_indices):
-            errors = self._compute_errors(observations.index_select(0, row), targets.index_select(0, row))
+            errors = self._compute_batch_errors(observations.index_select(0, row), targets.index_select(0, row))
             weights = (
                 None if loss_weighting is None else torch.from_numpy(loss_weighting(errors.detach().double().numpy()))
             )
@@ -109,15 +109,15 @@ class TorchLearner:
         # Convert once at the end, which is faster than after every step.
         return torch.stack(step_errors).double().numpy() if step_errors else np.empty(batch_indices.shape)
 
-    def errors(self, tuples: Tuples) -> Errors:
+    def compute_errors(self, tuples: Tuples) -> Errors:
         """Return the errors of these tuples, (T,), without gradients and in the current mode of the module."""
         with torch.inference_mode():
             errors: Errors = (
-                self._compute_errors(torch.from_numpy(tuples[0]), torch.from_numpy(tuples[1])).double().numpy()
+                self._compute_batch_errors(torch.from_numpy(tuples[0]), torch.from_numpy(tuples[1])).double().numpy()
             )
         return errors
 
-    def _compute_errors(self, observations: Tensor, targets: Tensor) -> Tensor:
+    def _compute_batch_errors(self, observations: Tensor, targets: Tensor) -> Tensor:
         """Return the mean over agents of |a_expert - a_student|^2, (b,)."""
         differences: Tensor = self.network(observations) - targets
         return differences.square().sum(-1).mean(-1)

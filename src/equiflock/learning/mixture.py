@@ -62,7 +62,10 @@ class Mixture:
         return self.call_student(observations.copy())
 
     def draw(self) -> float:
-        """Return a uniform number from [0, 1); the expert acts if it is below beta."""
+        """Return a uniform number from [0, 1); the expert acts if it is below beta.
+
+        The first call after `restore_draw` returns the restored number instead.
+        """
         number, self._restored_draw = self.rng.random() if self._restored_draw is None else self._restored_draw, None
         return number
 
@@ -99,7 +102,11 @@ class FusedMixtureStep:
         active: NDArray[Any],
         move_first: bool,
     ) -> Observations | None:
-        """Move the flock, compute the observations of both policies, and let one of them act."""
+        """Move the flock if `move_first`, compute the observations of both policies, and let one write `accelerations`.
+
+        Return the student's observations, or None if the step failed; the mixture, called for the same step, then draws
+        the same number. `mixture.target` is set to the expert's accelerations.
+        """
         mixture = self.mixture
         if self._target.shape != accelerations.shape:
             self._target = np.empty_like(accelerations)

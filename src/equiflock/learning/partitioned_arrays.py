@@ -74,7 +74,10 @@ class PartitionedArrays:
         return PartStatus(self.count, intact, frozenset(written) - intact)
 
     def open_for_writing(self, steps: Iterable[int]) -> Arrays:
-        """Open the arrays to write these parts; each counts as missing until `commit_part` is called."""
+        """Map the arrays for writing these parts, and remove their checksums; each is missing until `commit_part`.
+
+        If these are all parts, the files are created anew; otherwise they must have their full length.
+        """
         steps = set(steps)
         self._checksum_path(0).parent.mkdir(exist_ok=True)
         # Remove the checksum before overwriting the part, so that an interruption leaves the part missing.
@@ -127,7 +130,7 @@ class PartitionedArrays:
             self._checksum_path(step).unlink(missing_ok=True)
 
     def _is_complete(self, name: str) -> bool:
-        """Return whether a file has the right header and length; `check_parts` verifies the content."""
+        """Return whether an array's file has the right header and length; `check_parts` verifies the content."""
         path, header = self._path(name), _build_header(self.shapes[name])
         if not path.is_file() or path.stat().st_size != len(header) + 4 * int(np.prod(self.shapes[name])):
             return False

@@ -195,7 +195,7 @@ class DAgger:
         return self.schedule == "constant"
 
     def is_validation_due(self, epoch: int) -> bool:
-        """Return whether a validation follows this epoch: every `validate_every` epochs, and at the end."""
+        """Return whether a validation follows this epoch, counted from 1: every `validate_every`, and at the end."""
         return epoch % self.validate_every == 0 or epoch == self.epochs
 
     @cached_property

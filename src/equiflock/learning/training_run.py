@@ -265,7 +265,10 @@ class TrainingRun:
 
     @contextmanager
     def _open_logs(self, trainer: Trainer, tables: Tables) -> Iterator[Callable[[EpochReport], None]]:
-        """Open the tables and the TensorBoard events, and drop events of epochs that will be repeated."""
+        """Write and open the tables, open the TensorBoard events, and yield a function that logs a report to both.
+
+        Validate the expert first if the training is new. Events of epochs that will be repeated are purged.
+        """
         from torch.utils.tensorboard import SummaryWriter
 
         # Validate the expert once; a resumed training already has its rows.

@@ -75,7 +75,7 @@ class TrainingScenario:
         for corner in product(*((values.low, values.high) for values in self.ranges.values())):
             self._make_scenario(dict(zip(self.ranges, corner, strict=True)).__getitem__, flocks, 0, "train")
 
-    def middle(self, flocks: int, seed: int, split: str) -> Scenario:
+    def make_middle(self, flocks: int, seed: int, split: str) -> Scenario:
         """Return the scenario with the middle of every range, with `flocks` flocks of a split; none is drawn yet."""
         return self._make_scenario(lambda name: self.ranges[name].middle, flocks, seed, split)
 
@@ -85,7 +85,7 @@ class TrainingScenario:
         With ranges, each flock draws its own numbers and has its own scenario; without, all share one.
         """
         if not self.ranges:
-            scenario = self.middle(flocks, seed, split)
+            scenario = self.make_middle(flocks, seed, split)
             batch = scenario.draw()
             return [Start(scenario, batch[b]) for b in range(len(batch))]
         return [self._draw_one(b, seed, split) for b in range(flocks)]
@@ -146,6 +146,7 @@ def _parse_shares(text: str) -> list[tuple[float, str]]:
 
 
 def _make_training_scenario(share: float, text: str, defaults: Mapping[str, Any]) -> TrainingScenario:
+    """Return the scenario of a text such as "leaders:leaders=1-3"; ranges in its options and `defaults` are parsed."""
     name, colon, options_text = text.partition(":")
     distributions, own_options = _get_distributions(name), parse_options(options_text) if colon else {}
     parsed_defaults, parsed_options = (
@@ -175,7 +176,7 @@ def _get_distributions(name: str) -> dict[str, Distribution]:
 
 
 def _parse_number(name: str, value: Any, distribution: Distribution) -> Any:
-    """Return the range if the value is a text of two numbers, else the value, which the scenario checks."""
+    """Return the range (a number if its ends are equal) that a text of two numbers denotes; else the value itself."""
     if isinstance(value, str) and re.fullmatch(rf"\s*{NUMBER_PATTERN}\s*-\s*{NUMBER_PATTERN}\s*", value):
         return parse_range(name, value, distribution)
     return value

@@ -60,7 +60,10 @@ class Tables:
         return _parse_validations(self._lines[VALIDATION][1:])[0]
 
     def restore(self, contents: Mapping[str, str]) -> list[Path]:
-        """Restore the rows of a checkpoint, and return the files that do not start with them."""
+        """Replace the rows in memory by those of a checkpoint; return the files on disk that do not start with them.
+
+        Validations at epochs where none is due are dropped: the final one of a training that was then extended.
+        """
         changed = []
         for name, content in contents.items():
             # An extended training drops the validation after its previous last epoch, unless one is due there.
@@ -126,7 +129,10 @@ class Tables:
 
 
 def read_reports(folder: Path) -> tuple[tuple[EpochReport, ...], Validation]:
-    """Read the reports of all epochs of a finished training, without loss of precision, and the expert's validation."""
+    """Read metrics.csv and validation.csv of a finished training: a report per epoch, and the expert's validation.
+
+    Numbers have the bits that were written; checksums are not compared.
+    """
     from equiflock.learning.dagger import EpochReport
 
     rows = {name: (folder / name).read_text("utf-8").splitlines()[1:] for name in COLUMNS}

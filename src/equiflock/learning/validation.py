@@ -45,12 +45,12 @@ class Validator:
         self.recipe = recipe
         counts = split_by_shares(recipe.validation_flocks, [scenario.share for scenario in recipe.training_scenarios])
         scenarios = [
-            scenario.middle(count, seed=0, split="validation")
+            scenario.make_middle(count, seed=0, split="validation")
             for scenario, count in zip(recipe.training_scenarios, counts, strict=True)
             if count > 0
         ]
         self.starts = [Start(scenario, scenario.draw()) for scenario in scenarios]
-        self.world = recipe.worlds.middle()
+        self.world = recipe.worlds.make_middle()
 
     def __call__(self, controller: Controller, ideal_radio: bool = False) -> Validation:
         """Fly all validation flocks under a controller; return its IVV and IMAN per flock.

@@ -28,7 +28,7 @@ class WeightAverage:
         self.tensors: dict[str, Tensor] = copy_state_dict(network)
 
     def add(self, network: nn.Module, epoch: int) -> None:
-        """Add the weights of a network after an epoch, counted from 1."""
+        """Update the average with the weights after an epoch, counted from 1; integer buffers are copied."""
         share = (1.0 - self.decay) / (1.0 - self.decay**epoch)
         with torch.no_grad():
             for name, tensor in copy_state_dict(network).items():

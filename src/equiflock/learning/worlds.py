@@ -118,7 +118,7 @@ class Worlds:
                 self._make_part(part, dict(zip(ranges, corner, strict=True)).__getitem__, seed=0)
 
     def draw(self, seed: int, epoch: int) -> FlightWorld:
-        """Draw radio and body of an epoch's flight, including their seeds."""
+        """Draw radio and body of an epoch's flight, including their seeds; both depend only on seed and epoch."""
         stream = seed, "world", epoch
 
         # One stream per setting, so that a range does not change the numbers of the others.
@@ -128,12 +128,12 @@ class Worlds:
 
         return self._make_world(draw_number, make_rng(*stream))
 
-    def middle(self) -> FlightWorld:
+    def make_middle(self) -> FlightWorld:
         """Return radio and body for validation: the middle of every range, with the same seeds for all trainings."""
         return self._make_world(lambda name: self._values[name].middle, make_rng(0, "world", "validation"))
 
     def _make_world(self, choose: Callable[[str], float], rng: np.random.Generator) -> FlightWorld:
-        """Return radio and body with `choose(name)` as the value of each range, and seeds from `rng`."""
+        """Return radio and body (None if ideal) with `choose(name)` as the value of each range and seeds from `rng`."""
         seeds = rng.integers(2**63, size=2)
         radio = self._make_part(Radio, choose, int(seeds[0]))
         body = self._make_part(DoubleIntegrator, choose, int(seeds[1]))

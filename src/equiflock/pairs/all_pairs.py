@@ -42,7 +42,8 @@ def sum_over_all_pairs(
     """Return each channel aggregated over the whole flock, (B, N, C, D), for followers; zeros for other agents.
 
     Leaders and followers contribute unless they are silent or stopped. A mean divides by the number of contributing
-    agents including the agent itself: 1/N times the sum for a whole flock.
+    agents including the agent itself: 1/N times the sum for a whole flock. Runs on several threads. Raise
+    NumericRangeError if a sum is not finite.
 
     Args:
         flock: the agents now.
@@ -86,7 +87,7 @@ def add_all_pairs(
     first: Index,
     last: Index,
 ) -> None:
-    """Aggregate all channels for the followers among agents first .. last - 1 of all flocks.
+    """Aggregate all channels for the followers among agents first .. last - 1 of all flocks; others stay unchanged.
 
     Args:
         positions: (B, N, D).

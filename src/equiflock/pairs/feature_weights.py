@@ -49,7 +49,7 @@ ChannelTable: TypeAlias = UInt[np.ndarray, "C 5"]
 
 
 def build_senses_table(senses: Senses, comm_radius: float) -> ChannelTable | None:
-    """Return the table of the channels, or None for the paper's, which have a dedicated kernel.
+    """Return the table of the channels, or None if they are exactly the paper's three, which have a dedicated kernel.
 
     Raise InputError if a weight cannot be compiled or is not finite up to R.
     """
@@ -57,7 +57,11 @@ def build_senses_table(senses: Senses, comm_radius: float) -> ChannelTable | Non
 
 
 def build_channel_table(channels: tuple[Channel, ...], max_distance: float) -> ChannelTable:
-    """Return the table of any channels; raise InputError unless all weights are finite up to `max_distance`."""
+    """Return the table of any channels, whose weights are compiled and checked at distances up to `max_distance`.
+
+    Raise InputError if a weight cannot be compiled, or if it, or its product with |r|, is not finite at a sampled
+    distance.
+    """
     rows: list[tuple[int, ...]] = []
     for name, aggregation in channels:
         feature = find_feature(name)
@@ -82,9 +86,10 @@ _compile_lock = threading.Lock()
 
 
 def compile_loop(feature: Feature) -> Any:
-    """Return the C function of the loop out[n] = weight(squares[n], <r, v>[n], *options).
+    """Return the C function of the loop out[n] = weight(squares[n], <r, v>[n], *options); without <r, v> if unused.
 
-    It lives as long as the process. One function serves all option values, so that a slider can change them.
+    It lives as long as the process. One function serves all option values, so that a slider can change them. Raise
+    InputError if the weight cannot be compiled.
     """
     with _compile_lock:
         try:
@@ -96,6 +101,7 @@ def compile_loop(feature: Feature) -> Any:
 
 @cache
 def _compile_loop(function: Callable[..., float], uses_velocity: bool, count: int) -> Any:
+    """Compile the loop of a weight function with `count` options, once per process; raise NumbaError if it fails."""
     # Division by zero gives infinity or NaN, as in NumPy, which `_check_finite` detects; Python would raise.
     weight: Any = njit(error_model="numpy")(function)
     if uses_velocity:
@@ -124,7 +130,10 @@ def _extract_reason(text: str) -> str:
 
 @cache
 def _check_finite(feature: Feature, max_distance: float) -> None:
-    """Raise InputError unless the weight is finite for |r| from 1e-8 to `max_distance`."""
+    """Raise InputError if weight times |r| overflows float32 or is NaN at one of 2,000 |r| from 1e-8 to `max_distance`.
+
+    A weight that depends on <r, v> is checked at several radial speeds. The check runs once per feature and distance.
+    """
     # Logarithmic spacing, as weights may be steep near zero; the last distance is exact.
     distances = np.geomspace(MIN_DISTANCE, max(max_distance, MIN_DISTANCE), _PROBE_COUNT)
     distances[-1] = max_distance

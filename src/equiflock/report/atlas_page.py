@@ -27,7 +27,10 @@ TIME_STEP = 0.01
 def draw_films(
     selected_entries: Sequence[Entry], folder: Path, on_film: Callable[[str], object] = lambda name: None
 ) -> list[Path]:
-    """Simulate and film each entry, its controllers side by side from the same start; existing films are kept."""
+    """Simulate and film each entry as NAME.gif in `folder`, its controllers side by side from the same start.
+
+    Existing films are kept. `on_film` is called with the name after each entry. Return the paths of all films.
+    """
     films = []
     for entry in selected_entries:
         path = folder / f"{entry.name}.gif"
@@ -47,7 +50,10 @@ def draw_films(
 
 
 def _simulate_entry(entry: Entry) -> list[Trajectory]:
-    """Simulate the flights of an entry's film, without the scenario's ending so that all have the same duration."""
+    """Simulate the flights of an entry's film, one per controller, from the same start.
+
+    They ignore the scenario's ending, so that all have the same duration.
+    """
     start = make_scenario(entry.scenario, flocks=1).draw()
     # Keep only the frames that the film shows.
     keep_every = max(round(entry.speed / FRAMES_PER_SECOND / TIME_STEP), 1)
@@ -58,7 +64,11 @@ def _simulate_entry(entry: Entry) -> list[Trajectory]:
 
 
 def write_atlas(table: pd.DataFrame, folder: Path) -> Path:
-    """Write the page of all laws in a table of claims: existing films, descriptions, and values beside their limits."""
+    """Write atlas.md in `folder`, replacing an earlier one, and return its path.
+
+    It has a section for each law with rows in the table of claims: its film if that exists in `folder`, a description,
+    and values beside their limits.
+    """
     lines = [
         "# An atlas of laws",
         "",
@@ -92,7 +102,7 @@ def write_atlas(table: pd.DataFrame, folder: Path) -> Path:
 
 
 def _format_rows(rows: pd.DataFrame) -> list[list[str]]:
-    """Return the rows of an entry's table as text."""
+    """Return the cells of an entry's table: description, law, value, claim and verdict of each row."""
     claims = {job.number: job.claim for job in entries.build_claim_jobs()}
     return [
         [

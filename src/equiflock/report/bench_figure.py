@@ -19,7 +19,10 @@ REST_COLOUR = "#dddddd"
 
 
 def draw_bench(timings: Sequence[LoopTiming], limits: MachineLimits, path: str | os.PathLike[str]) -> Path:
-    """Draw the step time of every flock size as a stacked bar of its parts, with a mark at the machine's limit."""
+    """Draw the step time of every flock size as a stacked bar of its parts, in ns per agent, and write a PNG file.
+
+    A mark on each bar is the lower bound by the machine's arithmetic or memory, whichever is larger.
+    """
     figure = Figure(figsize=(8.5, 3.8), dpi=130, layout="constrained")
     axes = figure.subplots()
     # Stack the measured parts.

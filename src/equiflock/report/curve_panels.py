@@ -44,7 +44,10 @@ def compute_quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray,
 
 
 def draw_panels(panels: Sequence[CurvePanel], path: str | os.PathLike[str]) -> Path:
-    """Draw panels side by side and write them as a PNG file."""
+    """Draw panels side by side and write them as a PNG file, replacing an existing one. Return its path.
+
+    On a logarithmic y axis, values that are not positive are gaps in a curve; a band ends at its curve's minimum there.
+    """
     width = 5.2 if len(panels) < 4 else 4.0
     figure = Figure(figsize=(width * len(panels), 3.6), dpi=130, layout="constrained")
     canvas = FigureCanvasAgg(figure)

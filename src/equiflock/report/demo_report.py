@@ -26,7 +26,7 @@ TRAINING_DIR = "demo-training"
 
 
 def format_comparison(demonstration: Demonstration) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the table that compares the controllers."""
+    """Return header and rows of the table that compares the controllers: a row per metric, a column per controller."""
     columns = [summarize(run) for run in demonstration.runs.values()]
     rows = [[cells[0].name, *(cell.text for cell in cells)] for cells in zip(*columns, strict=True)]
     count = len(demonstration.start)
@@ -42,7 +42,11 @@ def format_comparison(demonstration: Demonstration) -> tuple[list[str], list[lis
 def format_short_comparison(
     demonstration: Demonstration, show_quartiles: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of a table that fits a terminal: a row per controller, optionally with quartiles."""
+    """Return header and rows of a table that fits a terminal: a row per controller, optionally with quartiles.
+
+    Columns are IVV (integral of velocity variance), IMAN (integral of mean acceleration norm), final velocity variance,
+    and disconnected flocks.
+    """
     count = len(demonstration.start)
     rows = []
     for name, run in demonstration.runs.items():
@@ -53,7 +57,7 @@ def format_short_comparison(
 
 
 def check_demo_dir(folder: Path) -> None:
-    """Raise InputError unless `folder` is new or holds only a demonstration."""
+    """Raise InputError if `folder` cannot be written or contains anything but a demonstration, even unfinished."""
     check_writable(folder)
     own_files = {
         REPORT_FILE,
@@ -71,7 +75,11 @@ def check_demo_dir(folder: Path) -> None:
 def write_demo(
     demonstration: Demonstration, folder: Path, on_frame: Callable[[str, int, int], object] | None = None
 ) -> list[Path]:
-    """Write `folder`, replacing an earlier demonstration, and return the paths of report, weights and films."""
+    """Write `folder`, replacing an earlier demonstration, and return the paths of report, weights and films.
+
+    Films show the first flock that the trained network keeps connected and `tanner-dynamic` does not, or flock 0 if
+    there is none. `on_frame` is called with (controller, frames drawn, total frames).
+    """
     check_demo_dir(folder)
     # Film a flock on which the controllers differ, if there is one, in the same window for all.
     film_flock = demonstration.contrasting_flocks[0] if demonstration.contrasting_flocks else 0
@@ -139,13 +147,16 @@ def _build_report(
 
 
 def _get_flight_settings(demonstration: Demonstration) -> dict[str, object]:
-    """Return the settings of the flights, which are the same for all controllers."""
+    """Return the settings of the first flight, which all share, with the names of all controllers."""
     first_run = next(iter(demonstration.runs.values()))
     return {**first_run.config, "controller": ", ".join(demonstration.runs)}
 
 
 def _draw_training(demonstration: Demonstration, path: Path) -> Path:
-    """Draw the loss of every epoch, and IVV and IMAN of the validated epochs beside the expert's."""
+    """Draw three panels by epoch: the loss, and on validation flocks IVV and IMAN, quartiles beside the expert's.
+
+    IVV is the integral of velocity variance, IMAN that of the mean acceleration norm.
+    """
     epochs = np.array([report.epoch for report in demonstration.epochs])
     validated = [(report.epoch, report.validation) for report in demonstration.epochs if report.validation is not None]
     validated_epochs = np.array([epoch for epoch, _ in validated])
@@ -168,7 +179,7 @@ def _draw_training(demonstration: Demonstration, path: Path) -> Path:
 
 
 def _draw_flight_curves(demonstration: Demonstration, path: Path) -> Path:
-    """Draw velocity variance and mean acceleration norm over time, for every controller."""
+    """Draw quartiles over flocks of velocity variance and mean acceleration norm over time, for every controller."""
     labels = {"velocity_variance": "velocity variance", "mean_acceleration_norm": "mean acceleration norm"}
     first_run = next(iter(demonstration.runs.values()))
     panels = [

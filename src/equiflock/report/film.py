@@ -121,7 +121,7 @@ def film(
 
 
 def check_film(path: str | os.PathLike[str], speed: float, frames_per_second: int, dots_per_inch: int) -> None:
-    """Raise InputError if a film with these settings cannot be written."""
+    """Raise InputError if the suffix, a number or the directory of a film is invalid."""
     if Path(path).suffix not in FORMATS:
         raise InputError(f"the file name of a film must end in {' or '.join(FORMATS)}; got {Path(path).name!r}")
     check_positive("speed", speed)
@@ -133,7 +133,10 @@ def check_film(path: str | os.PathLike[str], speed: float, frames_per_second: in
 
 @contextmanager
 def _open_encoder(path: Path, width: int, height: int, frames_per_second: int) -> Iterator[Callable[[bytes], object]]:
-    """Start ffmpeg and yield a function that sends it a frame (RGB bytes); raise OSError if the film is incomplete."""
+    """Start ffmpeg, which writes to `path`, and yield a function that sends it a frame (RGB bytes).
+
+    Raise OSError at the end of the block if ffmpeg failed. The process has ended when the block is left.
+    """
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(frames_per_second), "-i", "-"]
     command = [get_ffmpeg_exe(), "-v", "error", "-y", *source, *CODECS[path.suffix], str(path)]
     # In a new session, Ctrl-C in the terminal does not reach ffmpeg; this process handles it.
@@ -223,7 +226,7 @@ class FlockPanel:
             axes.legend(handles=marks, loc="lower left", fontsize=8, frameon=False, handletextpad=0.1)
 
     def draw(self, time: float) -> None:
-        """Show the frame nearest to `time`, in seconds."""
+        """Show the saved frame nearest to `time`, in seconds, and the outcome if the flight has ended by then."""
         frame = int(np.argmin(np.abs(self.run.times - time)))
         positions = _get_plane_positions(self.run, frame)
         # The camera follows the median of the working agents, which stray agents do not move.
@@ -254,7 +257,7 @@ class FlockPanel:
 
 
 def _list_agent_kinds(run: Trajectory) -> list[str]:
-    """Return the kind of each agent as the legend names it: its role or, if there are several, its group."""
+    """Return the name of each agent in the legend: its role or, for followers of several groups, its group."""
     roles, groups = run.roles[0], run.groups[0]
     has_groups = len(np.unique(groups[roles == Role.FOLLOWER])) > 1
     return [
@@ -264,7 +267,7 @@ def _list_agent_kinds(run: Trajectory) -> list[str]:
 
 
 def _get_kind_colours(run: Trajectory) -> dict[str, str]:
-    """Return the colour of each kind of agent that is present, groups first."""
+    """Return the colour of each name of `_list_agent_kinds` that is present, groups first."""
     present = set(_list_agent_kinds(run))
     groups = [group for group in np.unique(run.groups[0]).tolist() if f"group {group}" in present]
     roles = [role for role in Role if role.name.lower() in present]
@@ -279,13 +282,18 @@ def _get_plane_positions(run: Trajectory, frame: int) -> Float64[np.ndarray, "N 
 
 
 def _find_edges(flock: Flock, obstacles: str) -> NDArray[Any]:
-    """Return the edges to draw, each once; those of obstacle agents follow the flight's rule, "nearest" or "all"."""
+    """Return the edges to draw as pairs of agents (E, 2), each once.
+
+    `obstacles` is the flight's rule: "nearest" has edges to the nearest obstacle agent only, "all" to all in range.
+    """
     edges = find_observed_edges(flock) if obstacles == "nearest" else radius_graph(flock).edges(0)
     return np.unique(np.sort(edges, axis=1), axis=0)
 
 
 def compute_window_width(runs: Sequence[Trajectory]) -> float:
-    """Return the width of a window that always shows all agents or, if a flock disperses, most of them.
+    """Return the width of a window, centred on the median agent, that shows all agents in every frame.
+
+    For a flock that disperses to twice its initial extent, it shows all agents at the start, and most of them later.
 
     Args:
         runs: runs of a single flock.

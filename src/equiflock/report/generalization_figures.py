@@ -26,7 +26,7 @@ TERM_LABELS = {
 
 
 def draw_losses(table: pd.DataFrame, path: Path) -> Path:
-    """Draw training and test loss by epoch, a panel for each controller."""
+    """Draw training and test loss by epoch, a panel for each of the paper's networks."""
     curves = Curves(table, over="epoch")
     panels = []
     for name in PAPER_NETWORKS:
@@ -39,20 +39,23 @@ def draw_losses(table: pd.DataFrame, path: Path) -> Path:
 
 
 def draw_bounds(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the bound and the empirical gap by epoch, for every controller."""
+    """Draw the generalization bound and the empirical gap (test loss - training loss) by epoch, a curve per network."""
     curves = Curves(table, over="epoch")
     labels = {"bound": "generalization bound", "gap": "empirical gap"}
     return draw_panels([_build_controller_panel(curves, name, label) for name, label in labels.items()], path)
 
 
 def draw_terms(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the terms in which the controllers' bounds differ, by epoch."""
+    """Draw the four terms of the generalization bound in which the networks differ, by epoch."""
     curves = Curves(table, over="epoch")
     return draw_panels([_build_controller_panel(curves, name, label) for name, label in TERM_LABELS.items()], path)
 
 
 def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the standardized bound and gap (mean 0, standard deviation 1) by epoch, a panel for each controller."""
+    """Draw the standardized bound and gap (mean 0, standard deviation 1) by epoch, a panel for each network.
+
+    Epoch 0 is left out. Titles give the correlation of bound and gap, median and range over training seeds.
+    """
     curves = Curves(table, over="epoch")
     panels = []
     for name in PAPER_NETWORKS:
@@ -68,7 +71,7 @@ def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
 
 
 def _build_controller_panel(curves: Curves, quantity: str, label: str) -> CurvePanel:
-    """Return a panel of one quantity by epoch, with a curve for each controller."""
+    """Return a panel of one quantity by epoch, with a curve for each of the paper's networks."""
     lines = {name: _compute_range(curves.get_curve(quantity, name)) for name in PAPER_NETWORKS}
     # Data bounds of sum and mean aggregation differ by orders of magnitude; other lines may coincide.
     scale: Literal["linear", "log"] = "log" if quantity == "data_bound" else "linear"
@@ -83,7 +86,10 @@ def _compute_range(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "3
 
 
 def format_bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the bound and its terms at the last epoch, medians over training seeds."""
+    """Return header and rows of the generalization bound and its terms, a row per network.
+
+    Values are medians over training seeds at the last epoch.
+    """
     curves = Curves(table, over="epoch")
     columns: dict[str, tuple[str, str]] = {
         "bound": ("bound, as proven", ".1f"),

@@ -41,18 +41,18 @@ class HtmlReport:
         self.parts.append(f"<h2>{escape(text)}</h2>")
 
     def add_text(self, text: str) -> None:
-        """Add a paragraph."""
+        """Add a paragraph; HTML in the text is escaped."""
         self.parts.append(f"<p>{escape(text)}</p>")
 
     def add_table(self, header: Sequence[str], rows: Sequence[Sequence[str]], align_left: bool = False) -> None:
-        """Add a table; the first column is aligned left, the others right unless `align_left`, as text should be."""
+        """Add a table. The first column is aligned left; the others right, or also left with `align_left`."""
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         kind = ' class="left"' if align_left else ""
         self.parts.append(f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
     def add_media(self, paths: Sequence[Path], caption: str) -> None:
-        """Embed images or films, side by side if there is room, with a caption below."""
+        """Embed .png, .gif or .mp4 files in the page, side by side if there is room, with a caption below."""
         self.parts.append('<div class="row">' + "".join(_embed_media(path, caption) for path in paths) + "</div>")
         self.add_text(caption)
 
@@ -81,13 +81,17 @@ class HtmlReport:
 
 
 def format_markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], align_left: bool = False) -> str:
-    """Return a table in Markdown, aligned as by `HtmlReport.add_table`."""
+    """Return a table in Markdown, aligned as by `HtmlReport.add_table`. Cells are not escaped."""
     rule = "|---|" + ("---|" if align_left else "--:|") * (len(header) - 1)
     first, *others = ("|" + "|".join(f" {cell} " if cell else " " for cell in row) + "|" for row in (header, *rows))
     return "\n".join([first, rule, *others])
 
 
 def _embed_media(path: Path, caption: str) -> str:
+    """Return the HTML of an image or a film, with the whole file as a data URL.
+
+    `caption` is the alternative text of an image; a film has none.
+    """
     # A data URL holds the whole file in base64.
     kind = MEDIA_TYPES[path.suffix]
     source = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

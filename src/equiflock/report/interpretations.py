@@ -42,13 +42,13 @@ def build_interpretations_table(search: Search) -> pd.DataFrame:
 
 
 def _iter_judged(search: Search) -> Iterator[JudgedInterpretation]:
-    """Yield the judged interpretations, first of the experiments that fly, then of cloning."""
+    """Yield the judged interpretations: first of the experiments that fly, then of behaviour cloning."""
     yield from search.flight_results.values()
     yield from search.cloning_results.values()
 
 
 def write_interpretations(search: Search, folder: Path) -> list[Path]:
-    """Write the results of the search so far as a CSV file and as Markdown tables; return both paths."""
+    """Write the results of the search so far to CSV_FILE and MARKDOWN_FILE in `folder`; return both paths."""
     table = build_interpretations_table(search)
     with atomic_write(folder / CSV_FILE) as scratch:
         table.to_csv(scratch, index=False)
@@ -61,7 +61,7 @@ def write_interpretations(search: Search, folder: Path) -> list[Path]:
 
 
 def format_choices_table() -> str:
-    """Return the choices in Markdown: default value, other values tried, and the paper's sentence."""
+    """Return a Markdown table of all choices: default value, other values tried, and the paper's sentence."""
     body = []
     for name, choice in CHOICES.items():
         default, *others = (f"`{format_value(value)}`" for value in list_values(name))
@@ -72,7 +72,10 @@ def format_choices_table() -> str:
 def format_ledger_comparison(
     default_statements: Sequence[Statement], other_statements: Sequence[Statement], interpretation: Interpretation
 ) -> str:
-    """Return the verdicts under the default and under another interpretation in Markdown, a row per statement."""
+    """Return the verdicts under the default and under another interpretation in Markdown, a row per statement.
+
+    Cells are empty for statements that the other ledger does not have. The last row counts the statements that hold.
+    """
     others = {statement.id: statement for statement in other_statements}
     body = []
     for statement in default_statements:
@@ -87,13 +90,17 @@ def format_ledger_comparison(
 
 
 def _format_verdict(statement: Statement) -> str:
+    """Return the verdict, with the number of checks that hold unless the statement holds."""
     if statement.verdict == "holds":
         return "**holds**"
     return f"{statement.verdict}, {statement.held_count} of {len(statement.checks)}"
 
 
 def format_single_choice_tables(table: pd.DataFrame) -> str:
-    """Return Markdown tables of statements x interpretations with one changed choice, grouped by experiments."""
+    """Return Markdown tables of the interpretations with one changed choice: a row per statement, a column for each.
+
+    Choices that affect the same experiments share a table, whose first column is the default interpretation.
+    """
     groups: dict[tuple[str, ...], list[Interpretation]] = {}
     for name, choice in CHOICES.items():
         for value in choice.alternative_values:
@@ -110,7 +117,10 @@ def format_single_choice_tables(table: pd.DataFrame) -> str:
 
 
 def _format_statement_table(rows: pd.DataFrame, interpretations: list[str]) -> str:
-    """Return a row per statement and a column per interpretation: "holds" or how many checks hold; then totals."""
+    """Return a Markdown table with a row per statement and a column per interpretation, and totals in the last rows.
+
+    Cells are "holds" or how many checks hold, and empty if not measured.
+    """
     body = []
     for statement in dict.fromkeys(rows.statement):
         cells = [
@@ -125,6 +135,7 @@ def _format_statement_table(rows: pd.DataFrame, interpretations: list[str]) -> s
 
 
 def _format_cell(rows: pd.DataFrame) -> str:
+    """Return the cell of one statement under one interpretation; `rows` has one row, or none if not measured."""
     if rows.empty:  # not measured (yet)
         return ""
     row = rows.iloc[0]
@@ -138,7 +149,10 @@ def _format_totals(rows: pd.DataFrame) -> tuple[str, str]:
 
 
 def format_combinations_table(table: pd.DataFrame) -> str:
-    """Return the interpretations with several changed choices that were tried in flights, best first, in Markdown."""
+    """Return a Markdown table of the interpretations with several changed choices that were tried in flights.
+
+    They are sorted by the number of statements that hold, then by the share of checks, best first.
+    """
     body = []
     for interpretation, rows in table[~table.statement.str.startswith("G")].groupby("interpretation", sort=False):
         share = (rows.held_count / rows.checks).mean()
@@ -150,7 +164,10 @@ def format_combinations_table(table: pd.DataFrame) -> str:
 
 
 def write_ledger_comparison(default_path: Path, folder: Path, interpretation: Interpretation) -> Path:
-    """Write the ledger of the default interpretation beside the one in `folder`, as Markdown; return the path."""
+    """Compare the ledger at `default_path` with ledger.json in `folder`; write the table to ledgers.md there.
+
+    Return its path.
+    """
     path = folder / "ledgers.md"
     text = format_ledger_comparison(read_ledger(default_path), read_ledger(folder / "ledger.json"), interpretation)
     with atomic_write(path) as scratch:

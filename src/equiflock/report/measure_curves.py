@@ -14,7 +14,9 @@ from equiflock.report.curve_panels import CurvePanel, draw_panels
 
 
 def draw_measure_curves(table: pd.DataFrame, path: str | os.PathLike[str], measures: Sequence[str]) -> Path:
-    """Draw the median and the quartiles over flocks of each measure, over time.
+    """Draw the median and the quartiles over flocks of each measure over time, a panel per measure.
+
+    The y axis is linear if all values are within a factor of ten, else logarithmic.
 
     Args:
         table: rows of `build_curve_table`, with columns controller and seed.

@@ -20,7 +20,7 @@ MIN_LABELLED_SHARE = 0.06
 
 
 def draw_outcome_bars(table: pd.DataFrame, path: str | os.PathLike[str], success_outcomes: Sequence[Outcome]) -> Path:
-    """Draw a bar for each controller, divided by the outcomes of its flights.
+    """Draw a bar for each controller, divided by the outcomes of its flights; outcomes that did not occur are left out.
 
     Args:
         table: a row for every flight, with columns controller and outcome.

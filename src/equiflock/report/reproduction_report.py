@@ -75,7 +75,9 @@ def write_reproduction(
 ) -> list[Path]:
     """Write tables, ledger, figures, films and the report; return the paths of the report and the ledger.
 
-    Figures and films are drawn from the flights that `reproduce` saved in the folder.
+    Figures and films are drawn from the flights that `reproduce` saved in the folder. Films need `with_films`, and
+    networks: bundled or trained by the experiments. `on_file` is called with the name of each figure and film before it
+    is drawn.
     """
     # Tables and ledger, the results, come first, so that they exist even if drawing fails.
     for name, table in reproduction.tables.items():
@@ -92,7 +94,10 @@ def write_reproduction(
 
 
 def draw_figures(reproduction: Reproduction, folder: Path, on_file: Callable[[str], object]) -> list[Path]:
-    """Draw the figures of all experiments that have a table, and pictures of initial conditions; return their paths."""
+    """Draw the figures of all experiments that have a table, and pictures of initial conditions; return their paths.
+
+    `on_file` is called with the name of each file before it is drawn.
+    """
     drawings: dict[str, Callable[[Path], object]] = {}
     for experiment, table in reproduction.tables.items():
         drawings |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
@@ -104,7 +109,10 @@ def draw_figures(reproduction: Reproduction, folder: Path, on_file: Callable[[st
 
 
 def draw_scenario_film(name: str, folder: Path, **options: Any) -> Path:
-    """Film one flock of a scenario under each of the paper's networks, side by side, from the saved flights."""
+    """Film one flock of a scenario under each of the paper's networks, side by side, from the saved flights.
+
+    `options` are arguments of `film` that replace the defaults of this function. Return the path, NAME.mp4 in `folder`.
+    """
     runs = [load_report_flight(folder, name, network) for network in PAPER_NETWORKS]
     # Four panels: lower resolution and frame rate than a film of one panel.
     settings: Any = {"dots_per_inch": 70, "speed": FILMS[name].speed, "frames_per_second": 20, **options}
@@ -127,7 +135,10 @@ def _draw_leaders(table: pd.DataFrame, path: Path) -> Path:
 
 
 def _draw_obstacles(with_orbit: bool, table: pd.DataFrame, path: Path) -> Path:
-    """Draw failures by the obstacle's perimeter, and the shares of disconnections and collisions among them."""
+    """Draw the share of failed flights by the obstacle's number of sides, and which of these disconnected or collided.
+
+    The range is over training seeds; flights are those with or without the orbit technique, by `with_orbit`.
+    """
     outcomes = OutcomeTable(table)
     sides = np.array(outcomes.sides)
     collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
@@ -150,13 +161,19 @@ def _draw_obstacles(with_orbit: bool, table: pd.DataFrame, path: Path) -> Path:
 
 
 def _compute_range(values: Float64[np.ndarray, " S"]) -> tuple[float, float, float]:
-    """Return minimum, median and maximum over seeds; shares of a seed without failures are NaN and left out."""
+    """Return minimum, median and maximum over seeds; NaNs, the shares of a seed without failures, are left out.
+
+    All three are NaN if every seed is.
+    """
     finite = values[~np.isnan(values)]
     return (finite.min(), float(np.median(finite)), finite.max()) if len(finite) else (np.nan, np.nan, np.nan)
 
 
 def _draw_connectivity(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the paper's Fig. 1: one flock at three times, under the classical law and under the network."""
+    """Draw the paper's Fig. 1 from saved flights: one flock at three times, under the classical law and the network.
+
+    `table` is not used.
+    """
     runs = {name: load_report_flight(path.parent, "connectivity", name)[0] for name in (LAW, NETWORK)}
     rows = [[(run, name, step * run.time_step) for step in (0, 27, 53)] for name, run in runs.items()]
     return draw_snapshots(rows, path)

@@ -15,7 +15,7 @@ from equiflock.simulation.trajectory import Trajectory
 
 
 def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path: str | os.PathLike[str]) -> Path:
-    """Draw a grid of flocks, all to the same scale.
+    """Draw a grid of flocks, all to the same scale, and write it as a PNG file.
 
     Args:
         rows: the grid, with rows of equal length; each cell is a run of a single flock, a title and a time in seconds.

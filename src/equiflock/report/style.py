@@ -53,7 +53,11 @@ def get_line_style(name: str) -> str:
 
 
 def assign_outcome_colours(outcomes: Iterable[Outcome], success_outcomes: Sequence[Outcome]) -> dict[Outcome, str]:
-    """Return a colour for each outcome, successes first; registered successes are green or blue."""
+    """Return a colour for each outcome, successes first.
+
+    Outcomes of the package have fixed colours. Registered ones get a free colour, green or blue for successes, or grey
+    if none is left.
+    """
     colours: dict[Outcome, str] = {}
     order = [*OUTCOME_COLOURS, *Outcome.all()]
     for outcome in sorted(outcomes, key=lambda each: (each not in success_outcomes, order.index(each))):

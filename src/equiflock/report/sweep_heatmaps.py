@@ -66,7 +66,10 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
 
 
 def _draw_panel(axes: Any, panel_table: pd.DataFrame, x_axis: str, y_axis: str, metric: str, norm: Normalize) -> Any:
-    """Draw one heat map, with the number in every cell."""
+    """Draw one heat map on `axes`, with the number in every cell, and return its image.
+
+    Missing values on an axis ("no limit") come last.
+    """
     values = panel_table.pivot(index=y_axis, columns=x_axis, values=metric)
     # "No limit" is a missing value; sort it after the largest.
     values = values.iloc[values.index.isna().argsort(kind="stable"), values.columns.isna().argsort(kind="stable")]
@@ -91,7 +94,11 @@ def _draw_panel(axes: Any, panel_table: pd.DataFrame, x_axis: str, y_axis: str, 
 
 
 def _choose_axes(table: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Return the axes to draw, those with most values first (two for the maps, the rest for panels), and the others."""
+    """Return the axes to draw, those with most values first, and the axes over which medians are taken.
+
+    The first two are the axes of a map. The others, which need several values, have a panel per value, up to
+    MAX_PANELS.
+    """
     counts = {axis: table[axis].nunique(dropna=False) for axis in list_axes(table)}
     ordered = sorted(counts, key=lambda axis: -counts[axis])
     # An axis with a single value is drawn only if the map needs it.
@@ -107,7 +114,7 @@ def _choose_axes(table: pd.DataFrame) -> tuple[list[str], list[str]]:
 
 
 def _make_colour_norm(values: pd.Series) -> Normalize:
-    """Return the colour scale, logarithmic if values are positive and differ by more than a factor of 5."""
+    """Return the colour scale, logarithmic if all values are positive and the largest is over 5 times the smallest."""
     low, high = values.min(), values.max()
     # All values are missing: any scale will do.
     if not np.isfinite(low):
@@ -120,6 +127,7 @@ def _format_axis_name(axis: str) -> str:
 
 
 def _format_axis_value(axis: str, value: Any) -> str:
+    """Return the label of a value on an axis; missing values are "as built" for hops, else "none"."""
     if isinstance(value, str):
         return value
     if value is None or np.isnan(value):

@@ -20,6 +20,8 @@ from equiflock.runtime.files import atomic_write
 def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     """Draw IVV and IMAN by epoch beside the expert's: quartiles over flocks, each the median over seeds.
 
+    IVV is the integral of velocity variance, IMAN that of the mean acceleration norm.
+
     Args:
         table: columns epoch, controller, flock, ivv, iman, seed; with the expert's rows, as `equiflock train` has them.
         path: the PNG file.
@@ -39,7 +41,11 @@ def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
 
 
 def format_metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200, 400)) -> str:
-    """Return IVV / IMAN by epoch in Markdown: medians over seeds of medians over flocks, and the final range of IVV."""
+    """Return a Markdown table of IVV / IMAN at `epochs`: medians over seeds of medians over flocks, a row per network.
+
+    The last column is the range over seeds of IVV at the last of `epochs`; the last row is the expert. IVV is the
+    integral of velocity variance, IMAN that of the mean acceleration norm.
+    """
     expert, policies = table[table.controller == EXPERT], table[table.controller != EXPERT]
     curves = build_validation_curves(policies)
     header = ["IVV / IMAN at epoch", *map(str, epochs), f"range of IVV at {epochs[-1]}"]
@@ -56,7 +62,7 @@ def format_metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 1
 
 
 def format_ledger_table(statements: Sequence[Statement]) -> str:
-    """Return the paper's statements with rules and verdicts, in Markdown."""
+    """Return the paper's statements with rules, verdicts and numbers of checks that hold, as a Markdown table."""
     header = ["", "the paper's statement", "our rule", "verdict", "checks that hold"]
     rows = []
     for statement in statements:
@@ -66,7 +72,7 @@ def format_ledger_table(statements: Sequence[Statement]) -> str:
 
 
 def write_training_tables(table: pd.DataFrame, statements: Sequence[Statement], path: str | os.PathLike[str]) -> Path:
-    """Write the tables of metrics and of statements as a Markdown file."""
+    """Write the tables of metrics and of statements as a Markdown file, replacing an existing one. Return its path."""
     with atomic_write(path) as scratch:
         scratch.write_text(f"{format_metrics_table(table)}\n\n{format_ledger_table(statements)}\n", encoding="utf-8")
     return Path(path)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def as_read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view of an array."""
+    """Return a read-only view of an array, which itself stays writable; both share the memory."""
     view = array.view()
     view.setflags(write=False)
     return view

@@ -23,14 +23,14 @@ class NumericRangeError(InputError):
 
 
 def check_positive(name: str, value: float) -> float:
-    """Return `value` as a float, or raise InputError unless it is finite and above zero."""
+    """Return `value` as a float; raise InputError if it is not a finite number above 0. Booleans are not numbers."""
     if not is_finite(value) or value <= 0:
         raise InputError(f"{name} must be a finite number above 0; got {shorten_repr(value)}")
     return float(value)
 
 
 def check_count(name: str, value: int, least: int = 1) -> int:
-    """Return `value` as an int, or raise InputError unless it is an integer of at least `least`."""
+    """Return `value` as an int; raise InputError if it is a bool, or not an integer from `least` to 2^63 - 1."""
     # Python treats True and False as integers; here they are mistakes.
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}; got {shorten_repr(value)}")
@@ -40,7 +40,7 @@ def check_count(name: str, value: int, least: int = 1) -> int:
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """Return `value`, or raise InputError unless it is one of `choices`."""
+    """Return `value`; raise InputError, with a suggestion if one is close, if it is not one of `choices`."""
     if value not in choices:
         raise_wrong_choice(name, value, choices)
     return value
@@ -74,6 +74,10 @@ def format_suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def _is_close(a: str, b: str, distance: int) -> bool:
+    """Return whether two names, with this edit distance, are close enough for a suggestion (see `suggest_name`).
+
+    The allowed distance is smaller than the length of the shorter name.
+    """
     short, long = sorted((a, b), key=len)
     # Two short names, such as "no" and "xy", may be two edits apart and have nothing in common.
     return distance <= min(MAX_EDITS, len(short) - 1) or (len(short) >= MIN_PREFIX and long.startswith(short))
@@ -91,7 +95,7 @@ def _compute_edit_distance(a: str, b: str) -> int:
 
 
 def is_finite(value: object) -> bool:
-    """Return whether `value` is a finite real number that fits into a float."""
+    """Return whether `value` is a Python or NumPy number that is finite as a float; False for booleans and all else."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         return False
     try:
@@ -101,7 +105,7 @@ def is_finite(value: object) -> bool:
 
 
 def shorten_repr(value: object) -> str:
-    """Return repr(value) in one line of at most 80 characters, for error messages."""
+    """Return repr(value) in one line, cut to at most 80 characters, for error messages."""
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # an integer of thousands of digits

@@ -43,7 +43,7 @@ def compute_file_checksum(path: str | os.PathLike[str]) -> str:
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write lines of text, followed by a line with their checksum."""
+    """Write lines of text, followed by a line with their checksum, by an atomic replacement of `path`."""
     content = text.encode()
     with atomic_write(path) as scratch:
         scratch.write_bytes(content + f"{CHECKSUM_PREFIX}{compute_checksum(content)}\n".encode())
@@ -53,7 +53,8 @@ def read_text(path: Path) -> str:
     """Return the text that `write_text` wrote, without the checksum.
 
     Raises:
-        DamagedError: if the checksum does not match.
+        DamagedError: if the checksum is missing or does not match.
+        OSError: if the file cannot be read.
     """
     # The last such line is the checksum, even if a line of the text looks like one.
     content, prefix, last = path.read_bytes().rpartition(CHECKSUM_PREFIX.encode())
@@ -63,7 +64,7 @@ def read_text(path: Path) -> str:
 
 
 def write_json(content: Mapping[str, Any], path: Path) -> None:
-    """Write a JSON object with its checksum as an additional entry."""
+    """Write a JSON object with its checksum as an additional entry, by an atomic replacement of `path`."""
     with atomic_write(path) as scratch:
         scratch.write_text(format_json(content), encoding="utf-8")
 
@@ -77,7 +78,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return the object that `write_json` wrote, without its checksum.
 
     Raises:
-        DamagedError: if the checksum is missing or does not match.
+        DamagedError: if the file is not JSON, or its checksum is missing or does not match.
+        OSError: if the file cannot be read.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -93,5 +95,6 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _compute_json_checksum(content: Mapping[str, Any]) -> str:
+    """Return the checksum of the JSON text of an object with sorted keys."""
     # Sorted, so that the checksum does not depend on the order of entries.
     return compute_checksum(json.dumps(content, sort_keys=True).encode())

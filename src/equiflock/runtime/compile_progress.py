@@ -30,7 +30,10 @@ CLEAR_LINE = "\r\x1b[2K"
 
 
 def format_progress() -> str | None:
-    """Return a text such as "compiling kernels, first run only: 23 of 72"; None unless the compiler has been busy."""
+    """Return a text such as "compiling kernels, first run only: 23 of 72", or None if there is nothing to show.
+
+    That is if no kernel is being compiled now, or if compiling took less than DISPLAY_DELAY seconds in total so far.
+    """
     return _listener.format_text() if _listener.is_slow else None
 
 
@@ -61,9 +64,11 @@ class _Listener(event.Listener):
 
     @property
     def is_slow(self) -> bool:
+        """Whether a kernel is being compiled now, and compiling took more than DISPLAY_DELAY seconds in total."""
         return bool(self._compiling_stack) and self._total_seconds + time.monotonic() - self._started_at > DISPLAY_DELAY
 
     def format_text(self) -> str:
+        """Return the progress text: compiled kernels, of these plus the reachable ones that are not compiled yet."""
         # Kernels without a compiled overload may still need one.
         waiting = {id(each) for each in self._reachable if not each.overloads} | {
             id(each) for each in self._compiling_stack
@@ -71,6 +76,7 @@ class _Listener(event.Listener):
         return f"{PROGRESS_TEXT}: {self._compiled_count} of {self._compiled_count + len(waiting)}"
 
     def on_start(self, event: Any) -> None:
+        """Count the start of a compilation, if it is of a kernel, and show the progress."""
         dispatcher = event.data["dispatcher"]
         if not _is_kernel(dispatcher):
             return
@@ -80,6 +86,7 @@ class _Listener(event.Listener):
         self._show()
 
     def on_end(self, event: Any) -> None:
+        """Count the end of a compilation, if it is of a kernel; clear the progress line after the outermost one."""
         if not _is_kernel(event.data["dispatcher"]):
             return
         self._compiling_stack.pop()
@@ -91,6 +98,10 @@ class _Listener(event.Listener):
             self._write(CLEAR_LINE)
 
     def _show(self) -> None:
+        """Write the progress to standard error if compiling is slow, no display shows it, and this is no child process.
+
+        On a terminal one line is rewritten each time; elsewhere a line without numbers is written once.
+        """
         # Child processes stay silent, as they share the terminal.
         if not self.is_slow or self.display_count or multiprocessing.parent_process() is not None:
             return
@@ -102,6 +113,7 @@ class _Listener(event.Listener):
             self._write(f"{PROGRESS_TEXT}; this may take a minute\n")
 
     def _write(self, text: str) -> None:
+        """Write to standard error and ignore failures; a mere clearing of the line is only written to a terminal."""
         if sys.stderr is None or (text == CLEAR_LINE and not sys.stderr.isatty()):
             return
         with suppress(OSError, ValueError):  # a closed pipe must not stop a flight
@@ -110,6 +122,7 @@ class _Listener(event.Listener):
 
 
 def _is_kernel(dispatcher: Any) -> bool:
+    """Return whether a Numba dispatcher is a kernel of this package, by its cache."""
     return isinstance(getattr(dispatcher, "_cache", None), KernelCache)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def import_submodules(package: str, path: Iterable[str]) -> None:
-    """Import every module of a package in alphabetical order, so that each registers its parts.
+    """Import every direct submodule of a package in alphabetical order, so that each registers its parts.
 
     Args:
         package: its `__name__`.

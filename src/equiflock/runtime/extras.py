@@ -8,7 +8,7 @@ from equiflock.runtime.checks import InputError
 
 
 def require_modules(extra: str, purpose: str, *modules: str) -> None:
-    """Raise InputError, with the command that installs them, unless these modules can be imported.
+    """Raise InputError, with the command that installs them, if one of these modules is not installed; import none.
 
     Args:
         extra: extra of the package that installs the modules, such as "train".
@@ -21,5 +21,5 @@ def require_modules(extra: str, purpose: str, *modules: str) -> None:
 
 
 def require_torch(purpose: str) -> None:
-    """Raise InputError unless torch can be imported."""
+    """Raise InputError if torch is not installed; `purpose` is the subject of the message."""
     require_modules("train", purpose, "torch")

@@ -24,9 +24,10 @@ Result = TypeVar("Result")
 def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) -> Iterator[Path]:
     """Yield a temporary path for a file or folder, and rename it to `path` when the block succeeds.
 
-    If the block fails or is interrupted, the temporary path is removed and nothing else changes. An existing file is
-    replaced; an existing folder only with `replace_folder`. Content is flushed to disk before it is renamed, so that a
-    power failure cannot leave a name without its content.
+    If the block fails or is interrupted, the temporary path is removed and nothing else changes. Missing parent folders
+    are created. An existing file is replaced; raise InputError if `path` is an existing folder, unless
+    `replace_folder`. Content is flushed to disk before it is renamed, so that a power failure cannot leave a name
+    without its content.
     """
     # Follow links: replace the target, not the link.
     target = Path(path).resolve()
@@ -47,7 +48,7 @@ def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) 
 
 
 def _rename_into_place(scratch: Path, target: Path) -> None:
-    """Rename the temporary path to the target; if that fails, restore an existing folder."""
+    """Rename the temporary path to the target; an existing folder is removed, or restored if the rename fails."""
     if not target.is_dir():
         scratch.replace(target)
         return
@@ -80,7 +81,10 @@ def _flush_entry(path: Path) -> None:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a file or folder; retry for five seconds, as zarr may still be writing in the background."""
+    """Remove a file or folder, or nothing if it is missing.
+
+    Retry for five seconds, as zarr may still be writing in the background; then give up without an error.
+    """
     if not path.is_dir():
         path.unlink(missing_ok=True)
     for _ in range(50):
@@ -98,7 +102,7 @@ def check_absent(path: str | os.PathLike[str]) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise InputError, before any work is done, if the parent folder of `path` is not writable."""
+    """Raise InputError, before any work is done, if the nearest existing parent folder of `path` is not writable."""
     # A missing folder will be created, so check its nearest existing ancestor.
     folder = Path(path).resolve().parent
     while not folder.exists():
@@ -109,7 +113,9 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def lock_dir(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Lock an existing folder against other processes; the system releases the lock even if this one is killed.
+    """Lock an existing folder against other processes, by a file .lock in it, which stays.
+
+    The system releases the lock even if this process is killed.
 
     Args:
         folder: the folder.
@@ -145,7 +151,10 @@ def ignore_sigint_in_children() -> Iterator[None]:
 
 @contextmanager
 def delay_sigint() -> Iterator[None]:
-    """Delay Ctrl-C until the end of a short block, where libraries do not clean up after an interruption."""
+    """Delay Ctrl-C until the end of a short block, where libraries do not clean up after an interruption.
+
+    Does nothing on threads other than the main one, which are never interrupted.
+    """
     # Python delivers signals to the main thread only, so other threads are never interrupted.
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -161,7 +170,10 @@ def delay_sigint() -> Iterator[None]:
 
 
 def run_interruptibly(work: Callable[[], Result]) -> Result:
-    """Run a long call that Python cannot interrupt in another thread, so that Ctrl-C takes effect."""
+    """Run a long call that Python cannot interrupt in another thread, so that Ctrl-C takes effect; return its result.
+
+    After Ctrl-C the call goes on in the background. On threads other than the main one it runs directly.
+    """
     if threading.current_thread() is not threading.main_thread():
         return work()
     future: Future[Result] = Future()

@@ -25,7 +25,7 @@ compile_progress.register_listener()
 
 
 def kernel(function: Function, fastmath: bool = False) -> Function:
-    """Compile `function` at its first call, or load it from the cache.
+    """Compile `function` at its first call, or load it from the cache; it releases the GIL.
 
     Only kernels of this package are cached, since its sources are the key of the cache.
     """

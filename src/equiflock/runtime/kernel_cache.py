@@ -58,13 +58,13 @@ _DIGEST_BYTES = 32
 
 
 def list_source_files(package: Path = PACKAGE) -> list[Path]:
-    """Return all files that kernels may depend on, sorted."""
+    """Return the Python files at the top of the package and in KERNEL_PACKAGES, on which kernels may depend, sorted."""
     parts = (path for part in KERNEL_PACKAGES for path in (package / part).rglob("*.py"))
     return sorted([*package.glob("*.py"), *parts])
 
 
 def compute_cache_key(package: Path = PACKAGE) -> str:
-    """Return the hash of everything that compiled kernels depend on, except the processor."""
+    """Return 32 hex digits, the hash of the sources, versions and Numba's settings that compiled kernels depend on."""
     digest = hashlib.sha256()
     versions = numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version
     settings = sorted((name, repr(value)) for name, value in vars(config).items() if name.isupper())
@@ -87,7 +87,7 @@ CACHE_KEY = compute_cache_key()
 
 
 def get_cache_root() -> Path:
-    """Return the root folder of the cache: in EQUIFLOCK_CACHE_DIR, or in the user's cache directory."""
+    """Return the root folder of the cache, `kernels` in EQUIFLOCK_CACHE_DIR or in the user's cache; create nothing."""
     named = os.environ.get("EQUIFLOCK_CACHE_DIR")
     if named:
         return Path(named).absolute() / "kernels"
@@ -98,7 +98,10 @@ def get_cache_root() -> Path:
 
 @cache
 def get_key_dir() -> Path | None:
-    """Return the folder of this process's kernels, or None, with a notice, if it cannot be used."""
+    """Return the folder of this process's kernels, created if missing, or None if it cannot be used or is not private.
+
+    In that case print a notice to standard error. Both happen once per process.
+    """
     root = get_cache_root()
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -125,7 +128,10 @@ def _check_private(folder: Path) -> None:
 
 
 def open_key_dir(root: Path, key: str) -> Path:
-    """Return the folder of a key, marked as used now; if it is new, remove unused keys."""
+    """Return the folder of a key, created or marked as used now; if it is new, remove unused keys.
+
+    Raise OSError if the folder is not private to the user.
+    """
     folder = root / key
     try:
         folder.mkdir(mode=0o700)
@@ -162,7 +168,7 @@ class KernelCache(_Cache):
         return str(get_key_dir())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled kernel for these argument types, or None."""
+        """Return the compiled kernel for these argument types, or None if it is not cached or its file is damaged."""
         # Initialize only Numba's runtime: the rest of the compiler takes a third of a second to import.
         rtsys.initialize(target_context)
         path = self._path(sig, target_context.codegen())
@@ -179,7 +185,10 @@ class KernelCache(_Cache):
         return CompileResult._rebuild(target_context, *reduced) if signature == _normalize_types(sig) else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save a compiled kernel, unless its code contains addresses of this process or the sources changed."""
+        """Save a compiled kernel, unless its code contains addresses of this process or the sources changed.
+
+        The write is atomic. Failures to write are ignored.
+        """
         path = self._path(sig, data.codegen)
         if path is None or data.lifted or data.library.has_dynamic_globals or not _sources_are_unchanged():
             return
@@ -199,6 +208,7 @@ class KernelCache(_Cache):
             scratch.unlink(missing_ok=True)
 
     def _path(self, sig: Any, codegen: Any) -> Path | None:
+        """Return the file of the kernel for these types on this processor, or None if it cannot be cached."""
         folder = get_key_dir()
         types = str(_normalize_types(sig))
         # Types named by an address and closure values differ between processes.
@@ -227,7 +237,7 @@ def _normalize_types(sig: Any) -> tuple[Any, Any]:
 
 
 def _sources_are_unchanged() -> bool:
-    """Return whether no source changed since this process started, so that late imports match the key."""
+    """Return whether no source file has changed since this process started, so that late imports match the key."""
     try:
         return _read_change_times(_SOURCE_FILES) == _CHANGE_TIMES
     except OSError:

@@ -26,7 +26,7 @@ def read_annotations(factory: Callable[..., Any]) -> dict[str, Any]:
 
 
 def list_choices(hint: Any) -> tuple[str, ...]:
-    """Return the words of a `Literal` type or of a union with one; an empty tuple otherwise."""
+    """Return the words of a `Literal` type or of a union with one; () otherwise, or if a word is not a string."""
     parts = get_args(hint) if is_union(hint) else (hint,)
     words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
     return tuple(words) if all(isinstance(word, str) for word in words) else ()
@@ -40,7 +40,8 @@ def is_union(hint: Any) -> bool:
 def parse_options(text: str) -> dict[str, Any]:
     """Return the options in key=value:key=value; a value is a number, true, false, none, or else a word.
 
-    A single integer is a seed: `etdagnn:1` is short for `etdagnn:seed=1`.
+    A single integer is a seed: `etdagnn:1` is short for `etdagnn:seed=1`. Raise InputError if the text has another
+    form, is empty, or repeats a key.
     """
     if text.isdecimal():
         return {"seed": int(text)}
@@ -59,6 +60,7 @@ def format_options(name: str, options: Mapping[str, Any]) -> str:
 
 
 def _format_value(value: Any) -> str:
+    """Return the text of a value: one of `CONSTANT_WORDS` for None, True and False, else str(value)."""
     return next((word for word, constant in CONSTANT_WORDS.items() if value is constant), str(value))
 
 

@@ -26,7 +26,7 @@ _plugin_checksums: dict[str, str] = {}
 
 
 def read_package_versions(*packages: str) -> dict[str, str]:
-    """Return the versions that the bits of a result depend on, and those of installed `packages`."""
+    """Return the versions of equiflock, Python, NumPy, Numba and those `packages` that are installed."""
     names = (*packages, "numpy", "numba")
     versions = {name: version for name in names if (version := _read_version(name)) is not None}
     return {"equiflock": __version__, "python": platform.python_version(), **versions}
@@ -40,13 +40,13 @@ def _read_version(package: str) -> str | None:
 
 
 def set_plugin_checksums(sources: Mapping[str, str]) -> None:
-    """Set the files of the plugin in use, with their checksums; an empty mapping if there is no plugin."""
+    """Store the checksums of the files of the plugin in use, for this process; empty if there is no plugin."""
     _plugin_checksums.clear()
     _plugin_checksums.update(sources)
 
 
 def collect_versions(*packages: str) -> dict[str, str]:
-    """Return versions, and, if there is a plugin, the checksums of its files and the version of torch."""
+    """Return `read_package_versions` and, if there is a plugin, the version of torch and the checksums of its files."""
     return {**read_package_versions(*packages, *(["torch"] if _plugin_checksums else [])), **_plugin_checksums}
 
 
@@ -54,7 +54,9 @@ def collect_versions(*packages: str) -> dict[str, str]:
 def lock_run_dir(
     folder: Path, kind: str, config: Mapping[str, Any], output_patterns: Sequence[str], force: bool = False
 ) -> Iterator[None]:
-    """Lock a run directory for results of this config during the block.
+    """Lock a run directory during the block, and write its config or check that it is the same as before.
+
+    Raise InputError if another process holds the lock, or if the folder has other files or results of another config.
 
     Args:
         folder: run directory; created if missing.
@@ -97,9 +99,9 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def claim_run_dir(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
-    """Write the config into `folder`, or raise InputError if the folder has results of another config.
+    """Write the config into `folder` if it has none, or has no results; do nothing if the config is the same.
 
-    A folder with another config but no results is reused.
+    Raise InputError if the folder has results of another config, other files but no config, or another kind of results.
     """
     # Normalize as JSON does: tuples become lists, keys become strings.
     wanted = json.loads(json.dumps({KIND: kind, **config}))
@@ -115,7 +117,10 @@ def claim_run_dir(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
 
 
 def _find_conflict(folder: Path, wanted: Mapping[str, Any]) -> str:
-    """Return why the results in a folder do not belong to the wanted config; empty if they do."""
+    """Return why the results in a folder do not belong to the wanted config; empty if they do.
+
+    Raise InputError if the folder is the run directory of another kind of results.
+    """
     try:
         before = read_config(folder)
     except DamagedError as error:
@@ -129,7 +134,9 @@ def _find_conflict(folder: Path, wanted: Mapping[str, Any]) -> str:
 
 
 def remove_results(folder: Path, kind: str, output_patterns: Sequence[str]) -> None:
-    """Remove results of a kind from a folder; if it contains anything else, raise InputError and remove nothing.
+    """Remove results of a kind and the config from a folder, which may be missing; hidden files stay.
+
+    If the folder contains anything else, raise InputError and remove nothing.
 
     Args:
         folder: run directory; its config, even if damaged, must state the kind.
@@ -152,7 +159,7 @@ def remove_results(folder: Path, kind: str, output_patterns: Sequence[str]) -> N
 
 
 def is_of_kind(folder: Path, kind: str) -> bool:
-    """Return whether the config of a folder, even if damaged, states this kind."""
+    """Return whether the config of a folder, even if damaged, states this kind; False if there is no config."""
     path = folder / CONFIG
     try:
         return read_json(path).get(KIND) == kind
@@ -170,7 +177,7 @@ def format_kind(config: Mapping[str, Any]) -> str:
 
 
 def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
-    """Yield the settings that differ, such as "flocks = 50, not 10"."""
+    """Yield the settings that differ, also in nested mappings, such as "flocks = 50, not 10"; a missing one is None."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*before, *now]):
             yield from list_differences(before.get(key), now.get(key), f"{name} {key}".strip())
@@ -179,7 +186,10 @@ def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
 
 
 def _has_results(folder: Path) -> bool:
-    """Return whether a folder contains files, at any depth, other than its config and hidden ones."""
+    """Return whether a folder contains files, at any depth, other than its config and hidden ones.
+
+    If `folder` is a file, return True.
+    """
     if not folder.is_dir():
         return folder.exists()
     inside = (path for path in folder.rglob("*") if not path.name.startswith(".") and path != folder / CONFIG)

@@ -57,7 +57,10 @@ def use(threads: int) -> Iterator[None]:
 
 
 def run_parallel(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Call `kernel(*part)` for all parts in parallel, the first on this thread; return the results in order."""
+    """Call `kernel(*part)` for all parts in parallel, the first on this thread; return the results in order.
+
+    All calls end before this returns or raises. `parts` must not be empty.
+    """
     # A single part needs no pool: handing it over would take longer than a small kernel.
     if len(parts) == 1:
         return [kernel(*parts[0])]
@@ -70,20 +73,29 @@ def run_parallel(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -
 
 
 def split_range(size: int, least: int) -> list[tuple[int, int]]:
-    """Split range(size) into at most `count()` nearly equal parts of at least `least` each."""
+    """Split range(size) into at most `count()` half-open ranges (first, last) of nearly equal size.
+
+    Each has at least `least` numbers; there is one range, (0, size), if `size` is too small for two.
+    """
     most = size // max(least, 1)
     parts = min(count(), most) if most > 1 else 1
     return list(itertools.pairwise(size * part // parts for part in range(parts + 1)))
 
 
 def split_flocks(flocks: int, agents: int) -> list[tuple[int, int]]:
-    """Split range(flocks) into parts for threads, each with at least AGENTS_PER_THREAD agents."""
+    """Split range(flocks) into half-open ranges, one per thread, with at least AGENTS_PER_THREAD agents if possible.
+
+    `agents` is the number of agents of a flock.
+    """
     return split_range(flocks, -(-AGENTS_PER_THREAD // agents))  # rounded up
 
 
 @contextmanager
 def use_one_thread() -> Iterator[None]:
-    """Use one thread in torch and in kernels: more slow down networks this small and could change torch's bits."""
+    """Use one thread in kernels, and in torch if it is imported, inside the block.
+
+    More threads slow down networks this small and could change the bits of torch.
+    """
     torch = sys.modules.get("torch")  # without an import there are no threads
     before = None if torch is None else torch.get_num_threads()
     if torch is not None:

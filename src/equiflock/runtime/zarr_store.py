@@ -18,7 +18,10 @@ CHUNK_BYTES = 16 * 2**20
 
 
 def write_zarr(data: xarray.Dataset, path: Path) -> None:
-    """Write a dataset for `xarray.open_zarr`, in zarr format 2 with consolidated metadata."""
+    """Write a dataset for `xarray.open_zarr`, in zarr format 2 with consolidated metadata.
+
+    Replaces a store at `path`. Not atomic: write to the temporary path of `atomic_write`.
+    """
     import zarr
 
     with delay_sigint():

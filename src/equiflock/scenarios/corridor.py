@@ -68,11 +68,14 @@ class Corridor:
         return polygon_radius(self.sides, self.disk.min_separation)
 
     def ending(self) -> UntilPassed:
-        """Return an ending: the flock is disconnected, has collided, or has passed all disks."""
+        """Return a new ending: the flock is disconnected, has collided, has hit a disk, or has passed all disks."""
         return UntilPassed(None, self.disk.min_separation)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks and their obstacles; `stop` cancels the search, as for `RandomDisk`."""
+        """Draw the flocks and their obstacles, whose agents come after the flock's, disk by disk.
+
+        `stop` cancels the search, as for `RandomDisk`. Raise InputError if too few agents can lead in 100 draws.
+        """
         stop = stop or Stop()
         flock = self.disk.draw(stop)
         # Build the flocks one by one, then add the first disk to all flocks at once, and so on.
@@ -85,7 +88,10 @@ class Corridor:
         return flock
 
     def _build_flock(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Points]:
-        """Return positions, velocities and roles of flock b, and the centres of its disks."""
+        """Return positions, velocities and roles of flock b, and the centres of its disks.
+
+        If too few agents can lead, the positions are drawn again, and the heading and disks with them.
+        """
         rng = make_rng(self.disk.seed, "corridor", self.disk.split, b)
         # Draw a heading and places for the disks, until enough agents can lead past them.
         for attempt in range(MAX_REDRAWS):
@@ -108,7 +114,10 @@ class Corridor:
         return positions, np.broadcast_to(heading, positions.shape), roles, centres
 
     def _place_disks(self, positions: Array, heading: Point, offsets: Array) -> Points:
-        """Return the centres of the disks; `offsets` to the left of the path are in half widths of the flock."""
+        """Return the centres of the disks, (disks, 2), the nearest first.
+
+        `offsets` (disks,) are to the left of the path of the flock's centre, in half widths of the flock.
+        """
         middle = positions.mean(axis=0)
         along, across = (positions - middle) @ heading, compute_lateral_offset(heading, positions - middle)
         # Along the path: the first disk just beyond R of the foremost agent, the others the gap apart.

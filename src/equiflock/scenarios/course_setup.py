@@ -24,7 +24,10 @@ Point = Float64[np.ndarray, "2"]
 def find_possible_leaders(
     positions: Array, heading: Point, centres: Points, clearance: float
 ) -> Int64[np.ndarray, " candidates"]:
-    """Return the agents whose straight path along the heading, a unit vector, stays `clearance` from all centres."""
+    """Return the indices of agents whose straight path stays at least `clearance` from all centres (count, 2).
+
+    The path is the whole line along the heading, a unit vector, ahead of the agent and behind.
+    """
     # The distance of a centre from an agent's path is the offset perpendicular to the heading.
     candidates: Int64[np.ndarray, " candidates"] = np.flatnonzero(
         np.all([np.abs(compute_lateral_offset(heading, positions - centre)) >= clearance for centre in centres], axis=0)
@@ -33,14 +36,17 @@ def find_possible_leaders(
 
 
 def redraw_positions(disk: RandomDisk, b: int, attempt: int, stop: Stop) -> Array:
-    """Draw the positions of another flock in place of flock b, in which too few agents can lead."""
+    """Draw the positions (N, 2) of another flock in place of flock b; they depend on b and `attempt`."""
     # A separate split gives a separate random stream, so that other flocks do not depend on this redraw.
     redraw = replace(disk, flocks=1, split=f"{disk.split}, flock {b} again {attempt}")
     return np.asarray(redraw.draw(stop).positions[0])
 
 
 def check_course(disk: RandomDisk, sides: int, leaders: int, orbit: Orbit | None) -> None:
-    """Raise InputError unless leaders can guide flocks of this disk past polygons of obstacle agents."""
+    """Raise InputError if options of an obstacle course are invalid.
+
+    It needs D = 2, R_min above 0, at least 3 agents, 3 sides and 1 leader, and an `Orbit` or None.
+    """
     check_disk(disk)
     check_count("sides", sides, least=3)
     check_count("leaders", leaders)
@@ -56,5 +62,5 @@ def check_course(disk: RandomDisk, sides: int, leaders: int, orbit: Orbit | None
 
 
 def compute_lateral_offset(heading: Point, vectors: Array) -> Any:
-    """Return the component of vectors (n, 2) to the left of the heading, a unit vector."""
+    """Return the component (n,) of vectors (n, 2) to the left of the heading, a unit vector; negative to the right."""
     return heading[0] * vectors[:, 1] - heading[1] * vectors[:, 0]

@@ -78,14 +78,15 @@ def survey_course(
     awareness: Awareness = "followers",
     obstacles: int | None = None,
 ) -> CourseSurvey:
-    """Return the survey of B flocks, with obstacles or without.
+    """Return the survey of B flocks, with obstacles or without, computed on several threads.
 
     Args:
         flock: the agents now.
         comm_radius: R; default: the flock's.
         obstacle_node: as for `UntilPassed`.
         awareness: as for `UntilPassed`.
-        obstacles: M, if it can be larger than the number of obstacles in these flocks.
+        obstacles: M, if it can be larger than the number of obstacles in these flocks, the default. The distance from
+            an obstacle that a flock lacks is infinite.
     """
     comm_radius = flock.comm_radius if comm_radius is None else comm_radius
     count = int(flock.obstacles.max()) + 1 if obstacles is None else obstacles
@@ -115,9 +116,9 @@ def _survey_flocks(
     first: Index,
     last: Index,
 ) -> bool:
-    """Write the fields of `CourseSurvey` for flocks first .. last into survey (B, FLOCK_COLUMNS + M).
+    """Write the fields of `CourseSurvey` for flocks first .. last - 1 into survey (B, FLOCK_COLUMNS + M).
 
-    Return False if a flock's positions are out of range.
+    Return True; at the first flock whose positions are out of range, stop and return False.
     """
     N, M = positions.shape[1], survey.shape[1] - FLOCK_COLUMNS
     buffers = SurveyBuffers(make_connectivity_buffers(N), np.empty(N, np.uintp), np.empty(M, np.bool_))
@@ -138,7 +139,7 @@ def _survey_flock(
     survey: Array,
     buffers: SurveyBuffers,
 ) -> bool:
-    """Write one flock's row of `_survey_flocks`; return False if its positions are out of range."""
+    """Write one flock's row of `_survey_flocks`; return False, and write nothing, if positions are out of range."""
     roles, working, obstacles = agents.roles, agents.working, agents.obstacles
     # Sort agents into cells; start a union-find forest with a set for each agent, or one for each obstacle.
     cells, parent = buffers.connectivity
@@ -187,7 +188,10 @@ def _survey_flock(
 
 @kernel
 def _init_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array) -> None:
-    """Make each agent a set, or under `one_node` join the agents of an obstacle to the first of them."""
+    """Make each agent a set of its own in the union-find forest `parent`.
+
+    Under `one_node`, the agents of an obstacle are one set, with the first of them as root. `firsts` is scratch memory.
+    """
     # firsts[m] is the smallest index of an agent of obstacle m.
     N = np.uintp(obstacles.size)
     for i in range(N):
@@ -206,7 +210,8 @@ def _count_components(
 ) -> tuple[Index, Index]:
     """Return the number of components, and the number of flock agents in the largest.
 
-    Obstacle agents count as nodes if `touched` holds for their obstacle. `sizes` is scratch memory, (N,).
+    Nodes are working agents, and obstacle agents whose obstacle is `touched`; obstacle agents do not count in the size
+    of a component. `sizes` is scratch memory, (N,).
     """
     N = np.uintp(obstacles.size)
     sizes[:] = 0
@@ -226,7 +231,8 @@ def _count_components(
 def _compute_rim_distance(positions: Array, working: Array, obstacles: Array, count: Index) -> float:
     """Return the least distance of a working agent from the circle around an obstacle's agents, negative inside.
 
-    Walls, whose agents stand in one straight row, have no such circle and are ignored.
+    The circle is around the mean of the agents and through the farthest of them. Walls, whose agents stand in one
+    straight row, are ignored; the distance is infinite if there is no other obstacle. `count` is M.
     """
     least = math.inf
     for m in range(count):

@@ -90,7 +90,9 @@ def draw_positions(
     buffers: DrawingBuffers,
     stop: Array,
 ) -> PlacementResult:
-    """Draw the positions of one flock.
+    """Draw the positions of one flock; return the status PLACED, or the reason why the search failed.
+
+    With `redraw_agents_only`, agents are numbered cell by cell in the end.
 
     Args:
         rng: random generator.
@@ -163,7 +165,10 @@ def draw_positions(
 
 @kernel
 def _count_components(labels: Array, sizes: Array) -> tuple[Index, Index]:
-    """Return the number of components, and the label of the largest; the first one, if several are largest."""
+    """Return the number of components, and the label of the largest, for labels (N,) from 0 on.
+
+    If several are largest, it is the one that reaches this size first in the order of agents. `sizes` (N,) is scratch.
+    """
     sizes[:] = 0
     components, largest = 0, 0
     for label in labels:
@@ -182,9 +187,9 @@ def _find_cell(positions: Array, i: Index, grid: PlacementGrid, d: Index) -> Ind
 
 @kernel
 def _place_agent(rng: Any, positions: Array, i: Index, min_separation: float, grid: PlacementGrid) -> bool:
-    """Draw agent i uniformly in the disk or ball until it is at least min_separation from all others.
+    """Draw agent i uniformly in the disk or ball until it is at least min_separation from all agents in the grid.
 
-    Return False after MAX_PLACES_PER_AGENT failures.
+    Write its position, add it to the grid and return True; return False after MAX_PLACES_PER_AGENT failures.
     """
     radius, cells_per_axis, heads, links = grid.radius, grid.cells_per_axis, grid.heads, grid.links
     D = positions.shape[1]
@@ -224,7 +229,7 @@ def _place_agent(rng: Any, positions: Array, i: Index, min_separation: float, gr
 
 @kernel
 def _remove_agent(positions: Array, i: Index, grid: PlacementGrid) -> None:
-    """Remove agent i from the grid."""
+    """Remove agent i, which must be in the grid at its present position, from the grid."""
     heads, links = grid.heads, grid.links
     cell = 0
     for d in range(positions.shape[1] - 1, -1, -1):
@@ -241,7 +246,7 @@ def _remove_agent(positions: Array, i: Index, grid: PlacementGrid) -> None:
 
 @kernel
 def _renumber_by_cell(positions: Array, comm_radius: float) -> None:
-    """Renumber agents cell by cell, so that neighbours are near each other in memory."""
+    """Sort positions in place, cell by cell of width R, so that neighbours are near each other in memory."""
     order, starts, bucket = make_cell_list(positions.shape[0])
     sort_into_cells(as_read_only_array(positions), comm_radius, order, starts, bucket)
     before = positions.copy()

@@ -45,12 +45,18 @@ class UntilFormed:
             check_positive(name, getattr(self, name))
 
     def error(self, flock: Flock) -> Float64[np.ndarray, " B"]:
-        """Return the distance of the working agents from the pattern, as a share of its size, (B,)."""
+        """Return the distance of the working agents from the pattern, as a share of its size, (B,); 0 if none work.
+
+        See `equiflock.patterns.pattern_error`.
+        """
         places = assign_places(flock, self.pattern, self.spacing)
         return patterns.pattern_error(flock.positions, places, flock.working)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Return FORMED where a flying flock has the pattern and a small velocity variance, else FLYING."""
+        """Return FORMED where a flying flock has the pattern and a small velocity variance, else FLYING.
+
+        A flock without working agents has not formed the pattern.
+        """
         formed = flying & flock.working.any(axis=1) & (self.error(flock) < self.tolerance)
         return np.where(formed & (compute_velocity_variance(flock) < self.variance), FORMED, Outcome.FLYING).astype(
             np.int8
@@ -105,7 +111,7 @@ class FormationFlight:
         return UntilFormed(self.pattern, self.spacing, self.tolerance, self.variance)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
+        """Draw the flocks, with the mean velocity set to `mean_speed` along x; `stop` is as for `RandomDisk`."""
         start = self.disk.draw(stop)
         velocities = start.velocities - start.velocities.mean(axis=1, keepdims=True)
         velocities[:, :, 0] += self.mean_speed

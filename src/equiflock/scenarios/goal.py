@@ -40,14 +40,20 @@ class UntilArrived:
         check_positive("arrival_speed", self.arrival_speed)
 
     def distance(self, flock: Flock) -> Float64[np.ndarray, " B"]:
-        """Return the distance between the centre of the working agents and the goal, (B,)."""
+        """Return the distance between the mean position of the working agents (0 if none work) and the goal, (B,).
+
+        Raise InputError if the goal is not a point of D numbers.
+        """
         D = flock.shape[2]
         if len(self.goal) != D:
             raise InputError(f"goal must have {D} numbers for flocks in {D} dimensions; got {shorten_repr(self.goal)}")
         return _compute_norms(average_working(flock, flock.positions) - np.array(self.goal))
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Return ARRIVED where a flying flock is at the goal, slow and connected, else FLYING."""
+        """Return ARRIVED where a flying flock is at the goal, slow and connected, else FLYING.
+
+        A flock without working agents has not arrived.
+        """
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The distance is cheap, the graph is not: build the graph only for flocks that are near and slow.
         is_slow = _compute_norms(average_working(flock, flock.velocities)) <= self.arrival_speed
@@ -59,6 +65,7 @@ class UntilArrived:
 
 
 def _compute_norms(vectors: Float64[np.ndarray, "B D"]) -> Float64[np.ndarray, " B"]:
+    """Return the 2-norm of each vector."""
     return np.asarray(np.sqrt(np.square(vectors).sum(axis=1)))
 
 
@@ -108,11 +115,14 @@ class GoalSeeking:
         return distance_to_goal, "velocity_variance", "component_count"
 
     def ending(self) -> UntilArrived:
-        """Return an ending: the flock has reached its goal and is connected."""
+        """Return a new ending: the flock is within R of its goal, slow and connected."""
         return UntilArrived(self.goal, self.arrival_speed)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
+        """Draw the flocks, with random informed agents in group 1 and the others in group 0.
+
+        Their number is the share `informed` of the agents, rounded, at least 1. `stop` is as for `RandomDisk`.
+        """
         start = self.disk.draw(stop)
         groups = np.zeros(start.shape[:2], int)
         count = max(round(self.informed * self.disk.agents), 1)

@@ -51,7 +51,10 @@ class LeaderFollowing:
             raise InputError(f"leaders must be fewer than agents = {self.disk.agents}; got {self.leaders}")
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
+        """Draw the flocks and their leaders, who get one common velocity; `stop` is as for `RandomDisk`.
+
+        The leaders are the same for every `leader_velocity`.
+        """
         start = self.disk.draw(stop)
         velocities, roles = start.velocities.copy(), start.roles.copy()
         for b in range(len(start)):

@@ -35,7 +35,10 @@ class UntilMerged:
         check_positive("variance", self.variance)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Return MERGED where a flying flock is connected and its velocity variance is small, else FLYING."""
+        """Return MERGED where a flying flock is connected and its velocity variance is small, else FLYING.
+
+        A flock without working agents has not merged.
+        """
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The variance is cheap, the graph is not: build the graph only where the variance is small.
         flying = flying & flock.working.any(axis=1)
@@ -83,11 +86,14 @@ class Merging:
         self._make_disks()
 
     def ending(self) -> UntilMerged:
-        """Return an ending: the two groups have merged."""
+        """Return a new ending: all agents are connected, with a velocity variance below `variance` approach_speed^2."""
         return UntilMerged(self.variance * self.approach_speed**2)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
+        """Draw the flocks, agents of group 0 first, with the origin in the middle of the gap between the groups.
+
+        The direction of flight is random in each flock. `stop` cancels the search, as for `RandomDisk`.
+        """
         halves = [disk.draw(stop) for disk in self._make_disks()]
         positions = [half.positions.copy() for half in halves]
         velocities = [np.empty_like(half.velocities) for half in halves]
@@ -109,7 +115,10 @@ class Merging:
         )
 
     def _make_disks(self) -> tuple[RandomDisk, RandomDisk]:
-        """Return the initial conditions of each group; separate splits make them independent."""
+        """Return the initial conditions of groups 0 and 1; separate splits make them independent.
+
+        Raise InputError if `disk` is invalid for half of the agents.
+        """
         first = (self.disk.agents + 1) // 2
         disk_0, disk_1 = (
             replace(self.disk, agents=size, split=f"{self.disk.split}, group {group}")

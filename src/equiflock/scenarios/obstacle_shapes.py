@@ -28,8 +28,8 @@ def ring(
     Args:
         centre: centre of the disk, (2,).
         radius: radius of the disk.
-        sides: number of corners, at least 3.
-        spacing: length of a side, instead of `sides`; approximated by a whole number of sides.
+        sides: number of corners, at least 3. Either this or `spacing` must be given.
+        spacing: length of a side, instead of `sides`; rounded to a whole number of sides, at least 3.
         first: angle of the first agent, in radians.
     """
     check_positive("radius", radius)
@@ -50,7 +50,7 @@ def polygon_radius(sides: int, length: float) -> float:
 
 
 def wall(begin: Sequence[float] | Array, end: Sequence[float] | Array, spacing: float) -> Points:
-    """Return the positions of obstacle agents along a straight wall: both ends, and points at most `spacing` apart."""
+    """Return positions (count, 2) of obstacle agents along a wall: even, with both ends, at most `spacing` apart."""
     check_positive("spacing", spacing)
     begin, end = np.asarray(begin, np.float64), np.asarray(end, np.float64)
     # Rounding must not add a segment to a wall that is a whole number of spacings long.
@@ -60,7 +60,7 @@ def wall(begin: Sequence[float] | Array, end: Sequence[float] | Array, spacing: 
 
 
 def add_obstacle(flock: Flock, points: Float64[np.ndarray, "*B count 2"]) -> Flock:
-    """Return the flock with one more obstacle, whose agents come after all others.
+    """Return a new flock with one more obstacle, with the next number, whose agents come after all others.
 
     Args:
         flock: B flocks in the plane, with obstacles or without.

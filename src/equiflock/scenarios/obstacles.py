@@ -82,12 +82,15 @@ class ObstacleCourse:
         return polygon_radius(self.sides, self.disk.min_separation)
 
     def ending(self) -> UntilPassed:
-        """Return an ending: the flock is disconnected, has collided, or has passed the obstacle."""
+        """Return a new ending: the flock is disconnected, has collided, has hit the obstacle, or has passed it."""
         min_separation = self.disk.min_separation
         return UntilPassed(None, min_separation, self.clear_time, self.obstacle_node, self.awareness)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks and their obstacles; `stop` cancels the search, as for `RandomDisk`."""
+        """Draw the flocks and their obstacles; `stop` cancels the search, as for `RandomDisk`.
+
+        Raise InputError if too few agents can lead in 100 draws of a flock.
+        """
         stop = stop or Stop()
         flock = self.disk.draw(stop)
         built = [self._build_flock(flock.positions[b], b, stop) for b in range(len(flock))]
@@ -95,7 +98,10 @@ class ObstacleCourse:
         return add_obstacle(Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius), rims)
 
     def _build_flock(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Array]:
-        """Return positions, velocities and roles of flock b, and the positions of its obstacle agents."""
+        """Return positions, velocities and roles of flock b, and the positions of its obstacle agents.
+
+        If too few agents can lead, the positions are drawn again, and the side of the obstacle with them.
+        """
         rng = make_rng(self.disk.seed, "course", self.disk.split, b)
         # Draw a side of the flock for the obstacle, until enough agents can lead past it.
         for attempt in range(MAX_REDRAWS):
@@ -117,7 +123,11 @@ class ObstacleCourse:
         return positions, np.broadcast_to(heading, positions.shape), roles, rim
 
     def _place_obstacle(self, positions: Array, side: float) -> tuple[Point, Point]:
-        """Return the flock's heading and the obstacle's centre."""
+        """Return the flock's heading, a unit vector, and the obstacle's centre; `side` is 1 or -1.
+
+        The side chooses one of the two headings perpendicular to the line through the two farthest agents. The centre
+        is on the ray from their midpoint along the heading, just beyond radius + R of all agents.
+        """
         # The heading is perpendicular to the line through the two farthest agents.
         i, j, _ = farthest_pair(positions.copy())  # a read-only array would need another compilation of the kernel
         middle, apart = (positions[i] + positions[j]) / 2.0, positions[i] - positions[j]

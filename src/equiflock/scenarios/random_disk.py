@@ -176,7 +176,10 @@ class RandomDisk:
         return vectors
 
     def _raise_no_start(self, status: int, number: int) -> NoReturn:
-        """Raise NoStartError with the condition that could not be met and what to change."""
+        """Raise NoStartError with the condition that could not be met and what to change.
+
+        The arguments are those of `PlacementResult`.
+        """
         tried = f"after {compute_max_attempts(self.agents):,} attempts"
         large = "" if self.redraws_agents_only else ", or use the constant-density rule"
         where = f"in a disk of radius {self.radius:.4g}"
@@ -194,18 +197,18 @@ class RandomDisk:
 
 
 def compute_max_attempts(agents: int) -> int:
-    """Return how often to draw a flock of `agents`, or place its agents again, before giving up."""
+    """Return how often to draw a flock of `agents`, or place its agents again, before giving up: at least 200."""
     return max(200, MAX_PLACEMENTS_PER_FLOCK // agents)
 
 
 def check_disk(disk: RandomDisk) -> None:
-    """Raise InputError unless `disk` is a `RandomDisk`."""
+    """Raise InputError if `disk` is not a `RandomDisk`."""
     if not isinstance(disk, RandomDisk):
         raise InputError(f"disk must be an equiflock.RandomDisk; got {shorten_repr(disk)}")
 
 
 def random_disk(flocks: int = 1, agents: int = 100, seed: int = 0, **options: Any) -> Flock:
-    """Draw flocks of a `RandomDisk`; `options` are its other fields."""
+    """Draw flocks of a `RandomDisk`; `options` are its other fields. Raise InputError if one is unknown or invalid."""
     try:
         disk = RandomDisk(flocks, agents, seed, **options)
     except TypeError as error:
@@ -214,7 +217,9 @@ def random_disk(flocks: int = 1, agents: int = 100, seed: int = 0, **options: An
 
 
 def ball_radius(disk_radius: float, comm_radius: float) -> float:
-    """Return the radius of the ball in which two agents are neighbours as often as in the disk.
+    """Return the radius of the ball in which two agents are neighbours (within R) as often as in the disk.
+
+    It is the disk's radius if that is at most R / 2, as then all agents are neighbours.
 
     For two uniform points at distance d in a disk or ball of radius a, with u = R / a <= 2:
 

@@ -97,7 +97,8 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
 
     A scenario is a frozen dataclass with `draw`; missing attributes of `Scenario` get default values. Its fields are
     its options: `make_scenario("slow", agents=50)`, or `slow:agents=50` on the command line. The fields of a field
-    `disk` of type RandomDisk are options, too.
+    `disk` of type RandomDisk are options, too. Raise InputError if the name is taken, a field has no default, or there
+    are success_outcomes without an ending.
     """
     if not isinstance(name, str) or not name or ":" in name:
         raise InputError(f"a scenario's name must be a word without a colon; got {shorten_repr(name)}")
@@ -131,6 +132,7 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
 
 
 def _has_no_default(field: Field[Any]) -> bool:
+    """Return whether a field has neither a default nor a default factory."""
     return field.default is MISSING and field.default_factory is MISSING
 
 
@@ -145,7 +147,7 @@ def scenario_names() -> tuple[str, ...]:
 
 
 def scenario_class(name: str) -> type[Any]:
-    """Return the class of a scenario by its name without options. Raise InputError if there is none."""
+    """Return the class of a scenario by its name without options; raise InputError if there is none."""
     if name not in _scenarios:
         more = ", or a custom scenario that is registered first (on the command line by --plugin)"
         raise_wrong_choice("scenario", name, scenario_names(), more)
@@ -153,7 +155,10 @@ def scenario_class(name: str) -> type[Any]:
 
 
 def is_bundled(name: str) -> bool:
-    """Return whether the package contains the scenario of that name, which may have options."""
+    """Return whether the scenario of that name, which may have options, comes with the package, not from a plugin.
+
+    Raise InputError if there is none.
+    """
     return scenario_class(name.partition(":")[0]).__module__.startswith("equiflock.")
 
 
@@ -178,7 +183,10 @@ def choose_orbit(scenario: Scenario, controller: object) -> Orbit | None:
 
 
 def find_failed_flights(scenario: Scenario, outcomes: Sequence[Outcome]) -> Bool[np.ndarray, " B"]:
-    """Return the mask (B,) of failed flights, whose outcome is none of the scenario's successes."""
+    """Return the mask (B,) of failed flights: all whose outcome, be it FLYING, is not in success_outcomes.
+
+    Raise InputError if the scenario has no success_outcomes or no ending.
+    """
     if not scenario.success_outcomes or scenario.ending() is None:
         raise InputError(
             f"scenario {scenario.name!r} cannot tell failures: it needs an ending(), and the outcomes that are "
@@ -188,7 +196,10 @@ def find_failed_flights(scenario: Scenario, outcomes: Sequence[Outcome]) -> Bool
 
 
 def describe_disagreement(scenario: Scenario, controller: object) -> str | None:
-    """Return a message about the first shared option in which scenario and controller differ, or None."""
+    """Return a message about the first shared option in which scenario and controller differ; None if there is none.
+
+    An option that the controller does not have cannot differ.
+    """
     for name in scenario.shared_options:
         expected = getattr(scenario, name)
         actual = getattr(controller, name, expected)
@@ -201,20 +212,23 @@ def describe_disagreement(scenario: Scenario, controller: object) -> str | None:
 
 
 def collect_options(scenario: Scenario) -> dict[str, Any]:
-    """Return all options of a scenario, including those of its disk, as `make_scenario` takes them."""
-    # A field of the scenario takes precedence over a field of the disk with the same name.
+    """Return all options of a scenario, with those of its disk in place of `disk`, as `make_scenario` takes them.
+
+    A field of the scenario takes precedence over one of the disk with the same name.
+    """
     values = {field.name: getattr(scenario, field.name) for field in fields(scenario) if field.init}  # type: ignore[arg-type]
     disk = values.pop("disk", None)
     return ({} if disk is None else {field.name: getattr(disk, field.name) for field in fields(disk)}) | values
 
 
 def make_scenario(name: str, defaults: Mapping[str, Any] | None = None, **options: Any) -> Scenario:
-    """Make the scenario of that name.
+    """Make the scenario of that name; raise InputError if it is unknown or an option is unknown or invalid.
 
     Args:
         name: such as "flocking", or with options, "obstacles:sides=48".
         defaults: values of options that are not given otherwise; options that the scenario lacks are ignored.
-        options: fields of the scenario and of its `disk`.
+        options: fields of the scenario and of its `disk`; an option in the name, too, must have the same value there.
+            A whole `disk` can be given instead of its fields, which are then ignored.
     """
     if not isinstance(name, str):
         raise InputError(f"name must be the name of a scenario; got {shorten_repr(name)}")

@@ -35,7 +35,10 @@ def compute_own_group_share(flock: Flock) -> Float64[np.ndarray, " B"]:
 
 
 def count_group_components(flock: Flock) -> Float64[np.ndarray, " B"]:
-    """Return the number of components, (B,), of the communication graph without edges between different groups."""
+    """Return the number of components, (B,), of the communication graph without edges between different groups.
+
+    Only working agents are nodes. A flock without any has 0 components.
+    """
     # Shift each group along x so far that no agent is within R of another group, whatever the groups' numbers are.
     _, numbers = np.unique(flock.groups, return_inverse=True)
     step = np.ptp(flock.positions[..., 0], axis=1, keepdims=True) + 2.0 * flock.comm_radius
@@ -48,7 +51,7 @@ def count_group_components(flock: Flock) -> Float64[np.ndarray, " B"]:
 def is_segregated(flock: Flock) -> Bool[np.ndarray, " B"]:
     """Return the mask (B,) of flocks with connected groups, in which every agent's neighbours are mostly of its group.
 
-    See `compute_own_group_share`.
+    Only working agents count; a flock without any is not segregated. See `compute_own_group_share`.
     """
     # The number of groups with working agents.
     groups = np.sort(np.where(flock.working, flock.groups, NO_GROUP), axis=1)
@@ -60,7 +63,7 @@ def is_segregated(flock: Flock) -> Bool[np.ndarray, " B"]:
 
 
 def own_group_share(moment: Moment) -> Float64[np.ndarray, " B"]:
-    """Return the share of agents, (B,), for which the majority of the nearest neighbours is of the same group."""
+    """Return `compute_own_group_share` of the moment's flock, (B,), as a measure."""
     return compute_own_group_share(moment.flock)
 
 
@@ -76,7 +79,10 @@ class UntilSegregated:
         self._segregated_since: Float64[np.ndarray, " B"] | None = None
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Return SEGREGATED where a flying flock has been segregated for long enough, else FLYING."""
+        """Return SEGREGATED where a flying flock has been segregated for `hold` seconds up to now, else FLYING.
+
+        It stores since when flocks are segregated, so it must be called with increasing times of one flight.
+        """
         if self._segregated_since is None:
             self._segregated_since = np.full(len(flock), np.inf)
         # The time since which the groups are segregated; infinity where they are mixed.
@@ -120,11 +126,11 @@ class SegregationScenario:
         check_positive("hold", self.hold)
 
     def ending(self) -> UntilSegregated:
-        """Return an ending: the groups have been segregated for `hold` seconds."""
+        """Return a new ending: the groups have been segregated for `hold` seconds."""
         return UntilSegregated(self.hold)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
+        """Draw the flocks, with each agent in a random group; `stop` cancels the search, as for `RandomDisk`."""
         start = self.disk.draw(stop)
         groups = np.empty(start.shape[:2], np.int32)
         for b in range(len(start)):

@@ -31,7 +31,7 @@ class UntilDisconnected:
             check_positive("comm_radius", self.comm_radius)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Return DISCONNECTED where a flying flock has more than one component, else FLYING."""
+        """Return DISCONNECTED where a flying flock has several components of working agents, else FLYING."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # Components are numbered from 0, so a label above 0 means a second component.
         outcomes[flying] = np.where(

@@ -63,7 +63,7 @@ class UntilPassed:
         self._last_near: Float64[np.ndarray, "B M"] = np.empty((0, 0))
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Return the outcome of each flying flock, FLYING if it has not ended."""
+        """Return the outcome of each flock (B,): FLYING if it has not ended now, and for all that are not flying."""
         # t = 0 starts a new flight, in which no obstacle was near yet.
         obstacles = int(flock.obstacles.max()) + 1
         if time == 0.0 or self._last_near.shape != (len(flock), obstacles):
@@ -88,7 +88,11 @@ class UntilPassed:
         return outcomes
 
     def _find_passed(self, time: float, flock: Flock, last_near: Float64[np.ndarray, "B M"]) -> Bool[np.ndarray, " B"]:
-        """Return the mask of flocks that were near an obstacle, are clear for long enough, and have none ahead."""
+        """Return the mask of flocks that have passed: near an obstacle before, clear for `clear_time`, and none ahead.
+
+        `last_near` is the time at which each obstacle was last within R, or NEVER. Obstacles that were near do not
+        count as ahead. A flock without working agents has not passed.
+        """
         # The last time that any obstacle was near.
         latest = last_near.max(axis=1, initial=NEVER)
         passed: Bool[np.ndarray, " B"] = (time - latest >= self.clear_time - TIME_TOLERANCE) & (latest > NEVER)
@@ -121,7 +125,10 @@ def obstacle_disks(flock: Flock) -> Float64[np.ndarray, "M 3"]:
 
 
 def _is_ahead(flock: Flock, numbers: Int64[np.ndarray, " some"]) -> bool:
-    """Return whether an agent of these obstacles is ahead of a single flock's centre, along its mean velocity."""
+    """Return whether an agent of these obstacles is ahead of a single flock's centre, along its mean velocity.
+
+    Centre and mean are over working agents, of which there must be at least one.
+    """
     (positions,), (velocities,), (obstacles,) = flock.positions, flock.velocities, flock.obstacles
     working = flock.working[0]
     centre, heading = positions[working].mean(axis=0), velocities[working].mean(axis=0)

@@ -70,9 +70,6 @@ def observe(flock: Flock, senses: Senses, *, comm_radius: float | None = None) -
         flock: the agents now.
         senses: the channels, hops and topology, such as `paper_senses(aggregation="mean", hops=3)`.
         comm_radius: R; default: that of the flock.
-
-    Coincident agents are neighbours: v_ij counts in full, features of r_ij are exactly zero (weights use
-    max(|r_ij|, 1e-8) in place of |r_ij|).
     """
     return DelayedAggregation(senses, comm_radius=comm_radius).observe(check_flock(flock))
 
@@ -110,7 +107,7 @@ class DelayedAggregation:
         # Z(t) and Z(t - dt) swap at every step; they are allocated with the first flock.
         self._channel_spec: ChannelSpec | None = None
         self._kernel_args: tuple[KernelArgs, tuple[Any, ...]] | None = None
-        """The last `kernel_args` and `packed_args`."""
+        """The `KernelArgs` of the last step, and the same packed."""
         self._observations: Observations | None = None
         self._previous_observations: Observations | None = None
         self._flock_shape = (0, 0, 0)
@@ -208,15 +205,23 @@ class DelayedAggregation:
         _, N, D = flock.shape
         if self.senses.topology == "fixed":
             fine = aggregate_fixed_graph(
-                flock, active, previous, observations, self._get_fixed_graph(flock), self.packed_args(flock), radio_args
+                flock,
+                active,
+                previous,
+                observations,
+                self._get_fixed_graph(flock),
+                self.get_packed_args(flock),
+                radio_args,
             )
         elif N <= MAX_SMALL_FLOCK:
-            fine = aggregate_small_flocks(flock, active, previous, observations, self.packed_args(flock), radio_args)
+            fine = aggregate_small_flocks(
+                flock, active, previous, observations, self.get_packed_args(flock), radio_args
+            )
         else:
             if self._large_aggregator is None or self._large_aggregator.agents != N:
                 older_size = (self.senses.hops - 1) * self.senses.width * D
                 self._large_aggregator = LargeFlockAggregator(N, D, older_size, self.radio.delay > 0)
-            kernel_args = self.kernel_args(flock)
+            kernel_args = self.get_kernel_args(flock)
             fine = all(
                 self._large_aggregator.observe(
                     flock, b, previous[b], observations[b], agent_ids, kernel_args, radio_args
@@ -249,7 +254,7 @@ class DelayedAggregation:
             observations[:] = 0.0
         elif message_buffer.mixes_send_steps:
             if not message_buffer.aggregate_delayed_messages(
-                flock, active, self.make_kernel_args(flock), graph, observations, agent_ids, self.senses.time_scale
+                flock, active, self.get_kernel_args(flock), graph, observations, agent_ids, self.senses.time_scale
             ):
                 raise self._make_off_scale_error(flock)
         else:
@@ -312,15 +317,19 @@ class DelayedAggregation:
         self._observations, self._previous_observations = self._previous_observations, self._observations
         return ObservationBuffers(self._previous_observations.reshape(B, N, -1), self._observations.reshape(B, N, -1))
 
-    def make_kernel_args(self, flock: Flock) -> KernelArgs:
-        """Return what the kernels need besides the state and the radio; call it after `swap_buffers`."""
+    def get_kernel_args(self, flock: Flock) -> KernelArgs:
+        """Return what the kernels need besides the state and the radio, cached while it is unchanged.
+
+        Call it after `swap_buffers`.
+        """
         return self._get_args(flock)[0]
 
-    def packed_args(self, flock: Flock) -> tuple[Any, ...]:
-        """Return the `KernelArgs` packed as plain tuples, for kernels that are called for small flocks."""
+    def get_packed_args(self, flock: Flock) -> tuple[Any, ...]:
+        """Return `get_kernel_args` packed as plain tuples, for kernels that are called for small flocks."""
         return self._get_args(flock)[1]
 
     def _get_args(self, flock: Flock) -> tuple[KernelArgs, tuple[Any, ...]]:
+        """Return the `KernelArgs` and the same packed; both are built again if R, channels or obstacle rule changed."""
         comm_radius = self._get_radius(flock)
         if self._kernel_args is None or self._kernel_args[0].comm_radius != comm_radius:
             assert self._channel_spec is not None

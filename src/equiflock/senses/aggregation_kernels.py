@@ -292,6 +292,10 @@ def _aggregate_cells(
         Numbering(order, agent_ids),
     )
     has_obstacles, max_cells = (roles == OBSTACLE).any(), compute_cells_per_block(starts, shape)
+    # Without obstacle agents the rule is skipped; forget its result for another flock of the batch.
+    if not has_obstacles:
+        rule_result.virtual_velocities[:] = 0.0
+        rule_result.obstacle_counts[:] = 0
     fine, c, done = True, np.intp(first), np.uintp(0)
     while c < last:
         # List the neighbours of a batch of agents, apply radio and obstacle rule, and sum.
@@ -381,7 +385,7 @@ def aggregate_flocks(
         observations: (B, N, K * C * D), the result.
         active: indices of the flocks to observe.
         packed_radio: the `RadioArgs`, packed; None for an ideal radio.
-        steps_ahead: steps since the one for which they were packed.
+        steps_ahead: steps since the one for which `packed_radio` was packed.
 
     Returns:
         False if a flock or a sum is out of range.
@@ -466,8 +470,7 @@ def aggregate_listed(
     """Write the observations of all agents of the active flocks, whose neighbours are the listed senders.
 
     Agent i of flock b receives from senders[begins[b N + i] : begins[b N + i + 1]], at any distance, if it is a
-    follower; other agents observe zeros.
-    Packed arguments are those of `aggregate_flocks`.
+    follower; other agents observe zeros. Packed arguments are those of `aggregate_flocks`.
 
     Returns:
         False if a flock or a sum is out of range.

@@ -49,11 +49,14 @@ class MovingBody:
         self._store_state(fresh if state is None else _check_state(body, fresh, state))
 
     def advance(self, body_step: BodyStep) -> None:
-        """Move the active flocks by one step."""
+        """Move the active flocks by one step, in place: positions and velocities of `body_step`, and the body state."""
         self._advance(body_step, self._state)
 
     def compute_held_accelerations(self, body_step: BodyStep) -> Vectors:
-        """Return the constant accelerations (B, N, D) that lead to the positions after the next step; move no agent."""
+        """Return the constant accelerations (B, N, D) that lead to the positions after the next step; move no agent.
+
+        Flocks that are not active stay in place, for which it is -2 v / dt.
+        """
         # The body advances copies, so this holds for any body.
         positions, velocities = body_step.positions, body_step.velocities
         copied = body_step._replace(positions=positions.copy(), velocities=velocities.copy())
@@ -61,6 +64,7 @@ class MovingBody:
         return compute_acceleration_between(positions, velocities, copied.positions, body_step.time_step)
 
     def _advance(self, body_step: BodyStep, state: BodyState) -> None:
+        """Call `advance` of the body, with the state if the body has one; it changes its arrays in place."""
         positions, velocities, roles, accelerations, time_step, active, step, agent_ids = body_step
         arguments = positions, velocities, roles, accelerations, time_step, active
         if self._stateful is not None:
@@ -69,18 +73,25 @@ class MovingBody:
             self._stateless.advance(*arguments)
 
     def reorder(self, order: Int64[np.ndarray, " N"]) -> None:
-        """Reorder the agents in memory."""
+        """Reorder the agents of the body state: the new agent s is the old agent order[s]."""
         self._store_state({name: array[:, order] for name, array in self._state.items()})
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
-        """Continue with another flock, whose first agents are the kept ones; these keep their body state."""
+        """Continue with another flock, whose first agents are those in the mask `keep` (N,) of present agents.
+
+        Kept agents keep their body state; new agents have that of `init_state`.
+        """
         fresh = _make_state(self.body, flock)
         for name, array in fresh.items():
             array[:, : keep.sum()] = self._state[name][:, keep]
         self._store_state(fresh)
 
     def with_body(self, body: AnyBody, flock: Flock) -> MovingBody:
-        """Return another body for the same agents; a body of the same type with other parameters keeps the state."""
+        """Return a `MovingBody` of another body for the same agents.
+
+        A body of the same type, with other parameters, takes over the arrays of the body state; another type starts
+        with that of `init_state`.
+        """
         result = MovingBody(body, flock)
         if type(body) is type(self.body):
             result._store_state({name: self._state.get(name, array) for name, array in result._state.items()})
@@ -110,7 +121,10 @@ def compute_acceleration_between(positions: Vectors, velocities: Vectors, later:
 
 
 def _make_state(body: AnyBody, flock: Flock) -> dict[str, NDArray[Any]]:
-    """Return the initial body state of new agents; empty if the body has no state."""
+    """Return a copy of the initial body state of new agents; empty if the body has no state.
+
+    Raise InputError if `init_state` does not return arrays of numbers (B, N, ..) by name.
+    """
     if not isinstance(body, StatefulBody):
         return {}
     state: Any = body.init_state(flock)
@@ -129,7 +143,10 @@ def _make_state(body: AnyBody, flock: Flock) -> dict[str, NDArray[Any]]:
 
 
 def _check_state(body: AnyBody, fresh: BodyState, state: BodyState) -> dict[str, NDArray[Any]]:
-    """Return a given state with the dtypes of a fresh one. Raise InputError if it does not fit body and agents."""
+    """Return a copy of a given state with the dtypes of a fresh one.
+
+    Raise InputError if names or shapes are not those of the fresh state, or a value is not finite.
+    """
     if not isinstance(state, Mapping):
         raise InputError(
             f"body_state must be a mapping, such as Trajectory.body_state_at() returns; got {shorten_repr(state)}"

@@ -68,7 +68,7 @@ class Failures:
         """Return the step at which each agent fails, (B, N); `NEVER` for those that do not.
 
         It is a function of the seed, the index of the flock in its batch and that of the agent in its flock. Only
-        working followers can fail.
+        working followers can fail. Raise InputError if a flock has fewer than `agents` of them.
 
         Args:
             flock: the agents at t = 0.
@@ -109,7 +109,9 @@ class FailureSchedule:
         self.steps = steps
 
     def apply_failures(self, step: int, flying: Bool[np.ndarray, " B"], state: FlockArrays) -> bool:
-        """Apply the failures of a step to the state, in place; return whether there are any.
+        """Apply the failures due at exactly this step to the state, in place; return whether there are any.
+
+        Only working followers of flying flocks fail: their condition changes, and stopped agents get zero velocity.
 
         Args:
             step: number of the step.
@@ -125,14 +127,14 @@ class FailureSchedule:
         return bool(due.any())
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
-        """Continue with another flock, whose first agents are the kept ones; new agents do not fail."""
+        """Continue with another flock, whose first agents are those in the mask `keep` (N,); new agents never fail."""
         kept_steps = self.steps[:, keep]
         self.steps = np.full(flock.shape[:2], NEVER)
         self.steps[:, : kept_steps.shape[1]] = kept_steps
 
 
 def _round_up_to_steps(times: Array, time_step: float) -> Array:
-    """Return the first steps that are not before these times."""
+    """Return the first steps that are not before these times, up to rounding errors; `NEVER` beyond 2^62 steps."""
     counts = np.ceil(times / time_step * (1.0 - ROUNDING_TOLERANCE))
     # A float of this size does not fit into an integer.
     return np.where(counts < 2.0**62, np.minimum(counts, 2.0**62).astype(np.int64), NEVER)

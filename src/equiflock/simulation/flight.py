@@ -158,13 +158,17 @@ class Flight(Iterator[Moment]):
     def compute_held_accelerations(self) -> Vectors:
         """Return the constant accelerations (B, N, D) that lead to the next positions, to draw the motion in between.
 
-        For a body that executes commands exactly, these are the moment's accelerations, to rounding.
+        For a body that executes commands exactly, these are the moment's accelerations, to rounding. No agent moves.
+        For ended flocks, which stay in place, it is -2 v / dt.
         """
         held = self._moving_body.compute_held_accelerations(self._make_body_step())
         return held if self._order is None else held[:, self._order.compute_inverse_order()]
 
     def skip(self, steps: int) -> None:
-        """Advance `steps` steps without yielding moments, or until all flocks have ended."""
+        """Advance `steps` steps without yielding moments, or until all flocks have ended.
+
+        Before the first moment, the first of these steps is step 0, which moves no agent.
+        """
         remaining = check_count("steps", steps, least=0)
         # In few fused calls if no code has to run at every step: no ending, and no subclass with another __next__.
         can_fuse = self.ending is None and type(self).__next__ is Flight.__next__
@@ -181,6 +185,8 @@ class Flight(Iterator[Moment]):
 
     def step(self, accelerations: Vectors) -> Moment:
         """Execute a step with these accelerations instead of the controller's, and return the next moment.
+
+        Raise InputError before the first moment, after all flocks have ended, or if the accelerations are not finite.
 
         Args:
             accelerations: (B, N, D); ignored for leaders, obstacle agents, stopped or drifting agents, and ended
@@ -208,6 +214,8 @@ class Flight(Iterator[Moment]):
     def set_controller(self, decide: DecisionFunction, fused: FusedStep | None, order_independent: bool) -> None:
         """Use another controller from the next moment on; the step that is already commanded is still executed.
 
+        The senses do not change: `change_controller` sets both. `fused` is ignored in a flight with failures.
+
         Args:
             decide: computes accelerations from the observations of the flight's `sensing`.
             fused: as for a new flight.
@@ -220,6 +228,8 @@ class Flight(Iterator[Moment]):
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
         """Continue with a changed flock, between two moments.
+
+        Kept agents still execute the step that is already commanded. Raise InputError if B, D or R changes.
 
         Args:
             flock: the same number of flocks in the same space. Its first agents are the kept ones, in their order;
@@ -242,7 +252,7 @@ class Flight(Iterator[Moment]):
         self._moving_body.replace(flock, keep)
 
     def _copy_state(self, flock: Flock) -> None:
-        """Store a copy of a flock's arrays, which the body can change in place."""
+        """Store a copy of a flock's arrays, which the body can change in place, and zero accelerations."""
         self._store_state((array.copy() for array in flock.arrays), np.zeros_like(flock.positions))
 
     def _store_state(self, arrays: Iterable[NDArray[Any]], accelerations: Vectors) -> None:
@@ -289,21 +299,24 @@ class Flight(Iterator[Moment]):
         )
 
     def _get_fused_step(self) -> FusedStep | None:
-        """Return the fused step, or None if it does not support the present flock and parts."""
+        """Return the fused step, or None if there is none, an agent has failed, or it does not fit flock and parts."""
         fused = self._fused
         if fused is None or not self._all_working or not fused.fits(self._flock, self.sensing, self.body):
             return None
         return fused
 
     def _reorder(self, order: Int64[np.ndarray, " N"]) -> None:
-        """Reorder the agents in memory."""
+        """Reorder the agents in memory, in all parts of the flight: place s gets the agent of place order[s]."""
         assert self._order is not None
         self._order.reorder(order)
         self._store_state((array[:, order] for array in self._state), self._accelerations[:, order])
         self._moving_body.reorder(order)
 
     def _compute_accelerations(self, flock: Flock, observations: Observations, time: float) -> None:
-        """Compute the accelerations of flying flocks by the controller, and check them."""
+        """Store the accelerations that the controller decides for followers of flying flocks; zero for all others.
+
+        Without a controller all are zero. Raise InputError for a wrong shape, NumericRangeError for NaN or infinity.
+        """
         # The acceleration is zero in ended flocks, and in all flocks if the caller provides it by `step`.
         flying, all_flying = self._flying, len(self._active) == len(flock)
         if self._decide is None or not all_flying:

@@ -100,7 +100,7 @@ def change_controller(flying: Flight, controller: Controller) -> None:
     """Use another controller from the next moment on; the step that is already commanded is still executed.
 
     The state of the senses is kept if hop count, channel count and units are unchanged. The topology is that of the new
-    controller.
+    controller. Raise InputError if the flight has senses other than `DelayedAggregation`.
     """
     check_controller(controller)
     sensing = flying.sensing
@@ -119,7 +119,10 @@ def _get_observation_spec(senses: Senses) -> tuple[Any, ...]:
 
 
 def _make_fused_step(controller: object, network: object | None, sensing: Sensing, body: AnyBody) -> FusedStep | None:
-    """Return the step that fuses these parts into one call, or None if this combination is unsupported."""
+    """Return the fused step of the controller's `make_fused_step`, if any, else of the compiled network.
+
+    None if this combination is unsupported.
+    """
     # A controller may provide its own, such as the mixture of expert and student in training.
     factory: Callable[[Sensing, AnyBody], FusedStep | None] | None = getattr(controller, "make_fused_step", None)
     if factory is not None:
@@ -130,7 +133,8 @@ def _make_fused_step(controller: object, network: object | None, sensing: Sensin
 def make_decision_function(controller: Controller) -> DecisionFunctions:
     """Return the controller as a function of flock and observations, and its compiled form.
 
-    This compiles a network of the package with its present weights (see `as_numpy_function`).
+    This compiles a network of the package with its present weights (see `as_numpy_function`). The compiled form is None
+    for privileged controllers and for functions that depend on the order of agents.
     """
     function: Any = as_numpy_function(controller)
     # A privileged controller indexes the flock, so agents must keep the caller's order.
@@ -141,7 +145,7 @@ def make_decision_function(controller: Controller) -> DecisionFunctions:
 
 
 def check_controller(controller: Any) -> None:
-    """Raise InputError unless `controller` is callable and declares its senses."""
+    """Raise InputError if `controller` is a name or a class, is not callable, or declares no senses."""
     if isinstance(controller, str):
         raise InputError(f"controller must be a controller, not its name: use equiflock.load({controller!r})")
     if not callable(controller):

@@ -16,7 +16,10 @@ FLYING = int(Outcome.FLYING)
 
 
 def check_accelerations(answer: Any) -> Vectors:
-    """Return a controller's result as float64. Raise InputError unless it is an array of real numbers."""
+    """Return a controller's result as float64; raise InputError if it is not an array of real numbers.
+
+    Shape and finiteness are not checked here.
+    """
     try:
         array = np.asarray(answer)
     except (TypeError, ValueError):  # such as rows of different lengths
@@ -28,7 +31,7 @@ def check_accelerations(answer: Any) -> Vectors:
 
 
 def check_ending(ending: Ending | None) -> None:
-    """Raise InputError unless `ending` is callable or None."""
+    """Raise InputError if `ending` is a class or not callable; None is fine."""
     if isinstance(ending, type):
         raise InputError(f"ending must be an instance: {ending.__name__}(), not {ending.__name__}")
     if ending is not None and not callable(ending):
@@ -36,7 +39,10 @@ def check_ending(ending: Ending | None) -> None:
 
 
 def check_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
-    """Return an ending's result as outcome codes (B,). Raise InputError unless it has an outcome or bool per flock."""
+    """Return an ending's result as outcome codes (B,); True becomes ENDED and False FLYING.
+
+    Raise InputError if it is not one known outcome or boolean for each flock.
+    """
     try:
         outcomes = np.asarray(answer)
     except ValueError:  # such as rows of different lengths

@@ -36,7 +36,11 @@ def make_fused_step(sensing: object, network: object, body: object) -> FusedNetw
 
 
 def can_fuse(sensing: object, network: object, body: object) -> bool:
-    """Return whether `FusedNetworkStep` supports these parts."""
+    """Return whether `FusedNetworkStep` supports these parts.
+
+    It needs exactly a `DelayedAggregation` with a dynamic topology, unscaled units, the hop mean of receivers and a
+    radio without memory; a `CompiledNetwork` for its hops and channels; and an ideal `DoubleIntegrator`.
+    """
     # Exactly these classes: a subclass may do something else.
     if type(sensing) is not DelayedAggregation or type(network) is not CompiledNetwork:
         return False
@@ -67,7 +71,10 @@ class FusedNetworkStep:
         self._network = network.network_args
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
-        """Return whether this step replaces these parts for this flock."""
+        """Return whether these are the parts it was made for, with the same senses and radio, and the flock is small.
+
+        Small is up to MAX_SMALL_FLOCK agents.
+        """
         _, N, D = flock.shape
         return (
             sensing is self.sensing
@@ -87,7 +94,11 @@ class FusedNetworkStep:
         active: Int64[np.ndarray, " active"],
         move_first: bool,
     ) -> Observations | None:
-        """Move the active flocks if `move_first`, then observe and decide."""
+        """Move the active flocks if `move_first`, then observe and decide; return observations (B, N, K, C, D).
+
+        Observations and accelerations of other flocks become zero. Return None if a value is out of range: the move is
+        done, but the senses are as before.
+        """
         buffers = self.sensing.swap_buffers(flock)
         if len(active) < len(flock):
             ended = np.delete(np.arange(len(flock)), active)
@@ -107,7 +118,10 @@ class FusedNetworkStep:
         move_first: bool,
         steps: int,
     ) -> bool:
-        """Make `steps` steps of all flocks; return False, with the state restored, if one fails."""
+        """Make `steps` steps of all flocks, the first with a move only if `move_first`.
+
+        Return False, with state, accelerations and senses restored, if a step fails.
+        """
         buffers = self.sensing.swap_buffers(flock)
         # Flocks advance independently: if one fails, the others are further ahead, so all are restored.
         positions, velocities, *_ = state
@@ -134,10 +148,13 @@ class FusedNetworkStep:
         move_first: bool,
         steps: int,
     ) -> bool:
-        """Call the kernel; each thread makes all steps of some of the active flocks."""
+        """Call the kernel; each thread makes all steps of some of the active flocks.
+
+        Return False if a step fails: the radio's count of steps is restored, other arrays are not.
+        """
         positions, velocities, roles, *_ = state
         radio_args = self.sensing.radio_state.begin_steps(flock, buffers.previous, steps)
-        packed_args = self.sensing.packed_args(flock)
+        packed_args = self.sensing.get_packed_args(flock)
         packed_radio = None if radio_args is None else pack_radio_args(radio_args)
         arrays = positions, velocities, roles, flock.groups, accelerations, *buffers
         common = *arrays, packed_args, packed_radio, self._network, time_step
@@ -185,7 +202,7 @@ def step_flocks(
         accelerations: (B, N, D), those of the step before, and the result.
         previous: (B, N, K * C * D), Z(t - dt). It swaps with `observations` at every further step.
         observations: (B, N, K * C * D), memory for Z(t).
-        packed_args: `DelayedAggregation.packed_args`.
+        packed_args: `DelayedAggregation.get_packed_args`.
         packed_radio: the `RadioArgs` of the first step, packed; None if all messages arrive.
         network: `CompiledNetwork.network_args`.
         time_step: dt.
@@ -194,7 +211,7 @@ def step_flocks(
         steps: the number of steps.
 
     Returns:
-        False if a flock is out of range, or an acceleration is not finite.
+        False if a flock is out of range, or an acceleration is not finite; arrays may be changed in part.
     """
     _, N, D = positions.shape
     V = observations.shape[2]
@@ -235,7 +252,10 @@ def step_flocks(
 
 @kernel
 def zero_non_followers(accelerations: Array, roles: Array, active: Array) -> bool:
-    """Set the accelerations of all agents but followers to zero; return False if one of any agent was not finite."""
+    """Set the accelerations of all but followers of the active flocks to zero.
+
+    Return False if one of any agent of these flocks was not finite.
+    """
     fine = True
     for b in active:
         for i in range(roles.shape[1]):

@@ -25,7 +25,11 @@ from equiflock.simulation.fused_network_step import FlockArrays, can_fuse, zero_
 def make_fused_training_step(
     expert: object, student: object, sensing_pair: tuple[object, object], body: object
 ) -> FusedTrainingStep | None:
-    """Return the fused step of these parts, or None if this combination is unsupported."""
+    """Return the fused step of these parts, or None if this combination is unsupported.
+
+    The expert must be `Tanner` with a cut-off potential, and its sensing must have the senses it declares; `can_fuse`
+    must support the student, and the radio must be ideal.
+    """
     expert_sensing, student_sensing = sensing_pair
     # A potential that is not cut off is a sum over all pairs, which is not fused.
     if type(expert) is not Tanner or not expert.cut_off:
@@ -71,7 +75,10 @@ class FusedTrainingStep:
         self._network = student.network_args
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
-        """Return whether this step replaces these parts for this flock."""
+        """Return whether these are the parts it was made for, with the same senses and radio, and one small flock.
+
+        Small is up to MAX_SMALL_FLOCK agents.
+        """
         B, N, D = flock.shape
         student = self.sensing_pair.student
         same_parts = sensing is student and body is self.body and student.radio is self.radio
@@ -91,7 +98,8 @@ class FusedTrainingStep:
     ) -> Observations | None:
         """Make a step, write the expert's accelerations into `target`, and return the student's observations.
 
-        None, with the observations of both as before, if the flock is out of range or an acceleration is not finite.
+        Positions, velocities and accelerations are changed in place. Return None, with the observations of both as
+        before but the move done, if the flock is out of range or an executed acceleration is not finite.
         """
         expert, student = self.sensing_pair
         expert_buffers, student_buffers = expert.swap_buffers(flock), student.swap_buffers(flock)
@@ -104,10 +112,10 @@ class FusedTrainingStep:
             target,
             accelerations,
             *expert_buffers,
-            expert.packed_args(flock),
+            expert.get_packed_args(flock),
             self._expert_args,
             *student_buffers,
-            student.packed_args(flock),
+            student.get_packed_args(flock),
             self._network,
             student_acts,
             time_step,
@@ -151,7 +159,7 @@ def step_training_flock(
         accelerations: (1, N, D), those executed: of the step before, and the result.
         expert_previous: (1, N, K * C * D), the expert's Z(t - dt).
         expert_observations: (1, N, K * C * D), memory for the expert's Z(t).
-        expert_packed_args: `DelayedAggregation.packed_args` of the expert.
+        expert_packed_args: `DelayedAggregation.get_packed_args` of the expert.
         tanner_args: `Tanner.tanner_args`.
         student_previous: as for the expert.
         student_observations: as for the expert.
@@ -162,7 +170,7 @@ def step_training_flock(
         move_first: whether the step begins with a move.
 
     Returns:
-        False if the flock is out of range, or an executed acceleration is not finite.
+        False if the flock is out of range, or an executed acceleration is not finite; arrays may be changed in part.
     """
     _, N, D = positions.shape
     # Not literals: Numba compiles a kernel again for every constant argument.

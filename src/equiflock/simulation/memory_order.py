@@ -85,7 +85,7 @@ class MemoryOrder:
         return len(flock) == 1 and flock.shape[1] > MAX_SMALL_FLOCK and flock.all_working
 
     def propose_order(self) -> Int64[np.ndarray, " N"] | None:
-        """Return the order into which to sort the agents now, or None if few have moved far from it."""
+        """Return the cell order into which to sort the agents now, or None if few are far from it in memory."""
         order = self.sensing.order
         if order is None:
             return None
@@ -94,16 +94,16 @@ class MemoryOrder:
         return order.copy() if strays > len(order) * MAX_STRAY_SHARE else None
 
     def compute_inverse_order(self) -> Int64[np.ndarray, " N"]:
-        """Return the order that restores the caller's."""
+        """Return the order that restores the caller's: the caller's agent i is at place order[i] in memory."""
         return np.argsort(self.agent_ids)
 
     def reorder(self, order: Int64[np.ndarray, " N"]) -> None:
-        """Record that the agent at place s in memory is the one that was at order[s]."""
+        """Renumber ids and sensing for agents that the caller reorders: place s gets the agent of place order[s]."""
         self.agent_ids = self.agent_ids[order]
         self.sensing.renumber(order)
 
     def make_moment(self, step: int, time: float, arrays: MomentArrays, status: FlightStatus) -> Moment:
-        """Return a moment in the caller's order, from arrays in the order of memory."""
+        """Return a moment in the caller's order, from arrays in memory order, which are copied when first read."""
         return _ReorderedMoment.from_memory(step, time, arrays, status, self.agent_ids)
 
 
@@ -149,20 +149,24 @@ class _ReorderedMoment(Moment):
         return value
 
     def _make_flock(self) -> Flock:
+        """Return a copy of the flock in the caller's order."""
         flock = self._memory_arrays.flock
         return Flock.view(*map(self._to_caller_order, flock.arrays), comm_radius=flock.comm_radius)
 
     def _make_body_state(self) -> BodyState:
+        """Return a read-only copy of the body state in the caller's order."""
         return ReadOnlyDict(
             {name: as_read_only(self._to_caller_order(array)) for name, array in self._memory_arrays.body_state.items()}
         )
 
     def _make_message_graph_function(self) -> Callable[[], Any] | None:
+        """Return a function that computes the message graph in the caller's order, or None if there is none."""
         # The graph is computed when it is called for, in the order of memory.
         compute_graph, agent_ids = self._memory_arrays.compute_message_graph, self._agent_ids
         return None if compute_graph is None else lambda: compute_graph().renumber_agents(agent_ids)
 
     def _to_caller_order(self, array: Any) -> Any:
+        """Return a copy of an array (B, N, ..) in the caller's order."""
         # Place s in memory holds the caller's agent agent_ids[s].
         result = np.empty_like(array)
         result[:, self._agent_ids] = array

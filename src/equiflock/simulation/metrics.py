@@ -36,7 +36,10 @@ def velocity_variance(subject: Subject) -> MetricValues:
 
 
 def mean_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
-    """(1/N) sum_i |a_i|, the commanded effort; (F - 1, B) for a trajectory, since no step follows its last frame."""
+    """(1/N) sum_i |a_i| of the commanded accelerations of working agents.
+
+    (F - 1, B) for a trajectory, since no step follows its last frame.
+    """
     return _apply_to_vectors(_compute_mean_norms, _get_accelerations(subject), _get_working_mask(subject))
 
 
@@ -48,17 +51,27 @@ def peak_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
 
 
 def ivv(run: Trajectory) -> Float64[np.ndarray, " B"]:
-    """IVV, the integral of the velocity variance: dt sum_{n < T} var(v(t_n)), over the T steps that a flock flew."""
+    """IVV, the integrated velocity variance: dt sum_{n < T} var(v(t_n)), (B,), over the T steps that a flock flew.
+
+    Raise InputError if the run has neither a frame for every step nor the recorded series `velocity_variance`.
+    """
     return _integrate_metric(run, "velocity_variance")
 
 
 def iman(run: Trajectory) -> Float64[np.ndarray, " B"]:
-    """IMAN, the integral of the mean acceleration norm: dt sum_{n < T} (1/N) sum_i |a_i(t_n)|."""
+    """IMAN, the integrated mean acceleration norm: dt sum_{n < T} (1/N) sum_i |a_i(t_n)|, (B,).
+
+    T is the number of steps that a flock flew. Raise InputError if the run has neither a frame for every step nor the
+    recorded series `mean_acceleration_norm`.
+    """
     return _integrate_metric(run, "mean_acceleration_norm")
 
 
 def mean_leader_velocity_distance(subject: Subject) -> MetricValues:
-    """MLVD = (1/N) sum_i |v_i - v_L| with v_L the leaders' velocity (the mean, if they differ)."""
+    """MLVD, the mean leader velocity distance: (1/N) sum_i |v_i - v_L| over working agents, leaders included.
+
+    v_L is the leaders' velocity (the mean, if they differ). Raise InputError if a flock has no working leader.
+    """
     # v_L, then the mean over all agents of |v_i - v_L|.
     velocities, working, roles = _get_velocities(subject), _get_working_mask(subject), _get_flock(subject).roles
     leaders = working.reshape(-1, *roles.shape) & (roles == Role.LEADER)
@@ -121,7 +134,10 @@ def _get_accelerations(subject: Moment | Trajectory) -> Array:
 
 
 def _get_flock(subject: Subject) -> Flock:
-    """Return the flock of any subject; for a trajectory, whose roles never change, that of the last frame."""
+    """Return the flock of any subject; for a trajectory, whose roles never change, that of the last frame.
+
+    Raise InputError for anything else.
+    """
     if isinstance(subject, Moment):
         return subject.flock
     if isinstance(subject, Trajectory):
@@ -137,7 +153,7 @@ def _get_velocities(subject: Subject) -> Array:
 
 
 def _get_working_mask(subject: Subject) -> Array:
-    """Return the mask of working agents, (B, N); (F * B, N) for a trajectory with failed agents."""
+    """Return the mask of working leaders and followers, (B, N); (F * B, N) for a trajectory with failed agents."""
     if not isinstance(subject, Trajectory) or not np.count_nonzero(subject.conditions):
         return _get_flock(subject).working
     working: Array = (subject.roles != Role.OBSTACLE) & (subject.conditions == Condition.WORKING)
@@ -145,7 +161,10 @@ def _get_working_mask(subject: Subject) -> Array:
 
 
 def _apply_to_vectors(measure: Callable[..., None], vectors: Array, mask: Array) -> MetricValues:
-    """Apply a kernel for one vector per agent, (.., B, N, D), to every frame and flock; return (.., B)."""
+    """Apply a kernel for one vector per agent, (.., B, N, D), to every frame and flock; return (.., B).
+
+    Runs on several threads. `mask`, (B, N) or (F * B, N), selects the agents that count.
+    """
     *frames, N, D = vectors.shape
     result = np.empty(frames)
     stacked = as_read_only(np.ascontiguousarray(vectors).reshape(-1, N, D))
@@ -155,7 +174,11 @@ def _apply_to_vectors(measure: Callable[..., None], vectors: Array, mask: Array)
 
 
 def _integrate_metric(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
-    """Return the sum of dt times a metric over the steps that each flock flew, from its recorded series if present."""
+    """Return dt times the sum of a metric over the steps that each flock flew, (B,).
+
+    The values are those that `simulate` recorded under this name, if any, else computed from the frames. Raise
+    InputError if there are neither recorded values nor frames of every step.
+    """
     if not isinstance(run, Trajectory):
         raise InputError(f"an integral over time needs a Trajectory; got a {type(run).__name__}")
     # The recorded series has every step, even if the trajectory has fewer frames.
@@ -173,7 +196,7 @@ def _integrate_metric(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
 
 
 def _stack_frames(subject: Subject) -> Flock:
-    """Return all frames as one batch of F * B flocks."""
+    """Return all frames of a trajectory as one batch of F * B flocks; for a moment or a flock, the flock."""
     if not isinstance(subject, Trajectory):
         return _get_flock(subject)
     # Roles, obstacles and groups are the same in every frame.
@@ -189,9 +212,10 @@ def _stack_frames(subject: Subject) -> Flock:
 def _apply_to_points(
     measure: Callable[..., bool], subject: Subject, vectors: str, pairwise_limit: int, *, include_failed: bool = False
 ) -> MetricValues:
-    """Apply a kernel for points to every frame and flock; return (F, B) for a trajectory, else (B,).
+    """Apply a kernel to the points of every frame and flock; return (F, B) for a trajectory, else (B,).
 
-    Up to `pairwise_limit` agents the kernel compares all pairs.
+    `vectors` names the array of the points, "positions" or "velocities". In flocks of up to `pairwise_limit` agents the
+    kernel compares all pairs. Obstacle agents never count, failed agents only with `include_failed`.
     """
     stacked = _stack_frames(subject)
     mask = stacked.roles != Role.OBSTACLE if include_failed else stacked.working
@@ -201,8 +225,8 @@ def _apply_to_points(
     return result.reshape(_get_velocities(subject).shape[:-2])
 
 
-# Kernels over vectors (F * B, N, D) of the flocks first .. last. `mask` selects the agents that count: (B, N), the same
-# for all frames, or (F * B, N).
+# Kernels over vectors (F * B, N, D) of the flocks first .. last - 1. `mask` selects the agents that count: (B, N), the
+# same for all frames, or (F * B, N).
 
 
 @kernel
@@ -277,7 +301,10 @@ def _select_members(vectors: Array, mask: Array) -> Array:
 def _compute_minimum_separations(
     vectors: Array, mask: Array, result: Array, use_search: Any, first: Index, last: Index
 ) -> bool:
-    """Write the least distance in each flock into result; `use_search` = None compares all pairs."""
+    """Write the least distance in each flock into result, infinity for one point; `use_search` = None tests all pairs.
+
+    Return True, as `run_over_flocks` expects.
+    """
     for b in range(first, last):
         points = _select_members(vectors[b], mask[b])
         # Numba compiles only the branch for the type of use_search.
@@ -290,7 +317,10 @@ def _compute_minimum_separations(
 
 @kernel
 def _compute_diameters(vectors: Array, mask: Array, result: Array, use_search: Any, first: Index, last: Index) -> bool:
-    """Write the largest distance in each flock into result; `use_search` = None compares all pairs."""
+    """Write the largest distance in each flock into result, 0 for one point; `use_search` = None compares all pairs.
+
+    Return True, as `run_over_flocks` expects.
+    """
     for b in range(first, last):
         points = _select_members(vectors[b], mask[b])
         if use_search is None:

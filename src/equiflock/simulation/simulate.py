@@ -152,7 +152,10 @@ def simulate(
 
 
 def count_steps(duration: float, time_step: float) -> int:
-    """Return the number of steps of a duration, rounded. Raise InputError if it is negative or above MAX_STEPS."""
+    """Return the number of steps of a duration, rounded to the nearest.
+
+    Raise InputError if the duration is negative, the time step is not positive, or there are more than MAX_STEPS steps.
+    """
     check_positive("time_step", time_step)
     if not is_finite(duration) or duration < 0:
         raise InputError(f"duration must be a finite number of at least 0; got {shorten_repr(duration)}")
@@ -163,7 +166,10 @@ def count_steps(duration: float, time_step: float) -> int:
 
 
 def describe_part(part: object) -> Any:
-    """Return the type of a part of a flight, with its numbers and strings, as JSON-serializable values."""
+    """Return {"kind": name of the type, ..} of a part of a flight, with its public numbers, booleans and strings.
+
+    Other attributes are left out. None for None; for a function, "kind" is its name.
+    """
     if part is None:
         return None
     # The fields of a dataclass; the public attributes of any other object.
@@ -177,7 +183,7 @@ def describe_part(part: object) -> Any:
 
 
 def _to_json_types(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings as a file would return them, with lists for tuples."""
+    """Return the settings as a file would return them, with lists for tuples; raise InputError if JSON cannot."""
     # Through JSON and back, so that a trajectory in memory equals the one that is loaded from disk.
     try:
         result: dict[str, Any] = json.loads(json.dumps(settings))
@@ -187,7 +193,10 @@ def _to_json_types(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name_measures(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measure]:
-    """Return the functions to record by the names of their series."""
+    """Return the functions to record by the names of their series: the keys of a mapping, or their own names.
+
+    Raise InputError if functions in a list have the same name or none.
+    """
     if callable(record) or not isinstance(record, Iterable):
         raise InputError(f"record must be a list or a mapping of functions; got {shorten_repr(record)}")
     if isinstance(record, Mapping):
@@ -233,7 +242,7 @@ class _FrameBuffer:
         return int(self.frame_steps[self.frames_filled])
 
     def add(self, moment: Moment) -> None:
-        """Store the moment if its step has a frame."""
+        """Store the moment if its step is that of the next frame, and its accelerations unless it is the last frame."""
         if self.frames_filled < len(self.frame_steps) and moment.step == self.frame_steps[self.frames_filled]:
             self._write_frame(moment)
             if self.frames_filled < len(self.frame_steps):
@@ -245,6 +254,7 @@ class _FrameBuffer:
             self._write_frame(moment)
 
     def _write_frame(self, moment: Moment) -> None:
+        """Write state, conditions and body state of the moment into the next frame."""
         self.positions[self.frames_filled] = moment.flock.positions
         self.velocities[self.frames_filled] = moment.flock.velocities
         self.conditions[self.frames_filled] = moment.flock.conditions

@@ -109,7 +109,7 @@ class Trajectory:
         return {name: values[frame] for name, values in self.body_state.items()}
 
     def __getitem__(self, flock: int) -> Trajectory:
-        """Return the trajectory of one flock of the batch."""
+        """Return the trajectory of one flock as a batch of one; raise IndexError if there is no such flock."""
         # The range gives negative and wrong indices the meaning that they have for a list.
         b = range(len(self.steps))[flock]
         which = slice(b, b + 1)
@@ -164,7 +164,10 @@ class Trajectory:
         return data.assign_attrs({CHECKSUM: _compute_checksum(data)})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the trajectory as a zarr store; `path` does not exist until all is written."""
+        """Write the trajectory as a zarr store; `path` does not exist until all is written. Return the path.
+
+        Raise InputError if `path` exists.
+        """
         check_absent(path)
         with atomic_write(path) as scratch:
             write_zarr(self.to_xarray(), scratch)
@@ -172,7 +175,10 @@ class Trajectory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trajectory:
-        """Read a trajectory that `save` wrote. Raise InputError for anything else."""
+        """Read a trajectory that `save` wrote, and register its user-defined outcomes.
+
+        Raise InputError if there is none at this path, or it is damaged or of another version.
+        """
         import xarray
 
         if not isinstance(path, (str, os.PathLike)):
@@ -189,7 +195,7 @@ class Trajectory:
 
 
 def load_trajectories(path: str | os.PathLike[str]) -> list[Trajectory]:
-    """Load the trajectory at a path or, if it is a folder of trajectories, all of them in the order of their names."""
+    """Load all *.zarr in a folder in the order of their names or, if there are none, the trajectory at the path."""
     source = Path(path)
     stores = sorted(source.glob("*.zarr"))
     return [Trajectory.load(store) for store in stores or [source]]
@@ -211,7 +217,10 @@ def _compute_checksum(data: xarray.Dataset) -> str:
 
 
 def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
-    """Return the trajectory in a dataset that was read from `source`. Raise InputError if it is not valid."""
+    """Return the trajectory in a dataset that was read from `source`.
+
+    Raise InputError if format, checksum, shapes or values are wrong.
+    """
     # Check the format first: an older trajectory is not damaged.
     file_format = data.attrs.get("format")
     if file_format != FORMAT:
@@ -264,7 +273,10 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
 
 
 def _map_outcomes(data: xarray.Dataset) -> Int8[np.ndarray, " B"]:
-    """Return the outcomes with the codes of this process, which may differ for outcomes that scenarios added."""
+    """Return the outcomes (B,) with the codes of this process, which may differ for outcomes that scenarios added.
+
+    Outcomes that this process does not know by name are added.
+    """
     # Codes of added outcomes depend on the order of adding, so match them by name; the text may have changed since.
     added = json.loads(data.attrs["outcomes"])
     by_name = {outcome.name: outcome for outcome in Outcome.all()}

@@ -115,9 +115,9 @@ def dudley_bound(
 def greedy_cover(points: ArrayLike, radius: float, norm: float = 2.0) -> Int64[np.ndarray, " centres"]:
     """Return the indices of centres such that each point is within r of one: a cover, not always a smallest one.
 
-    The first centre is point 0 and each next one the point farthest from all centres so far, until all points are within
-    r, so centres are more than r apart. This gives bounds on both sides: len(greedy_cover(points, 2 r)) <= N(r) <= len(greedy_cover(points, r)), because no ball of radius r
-    holds two points that are more than 2 r apart.
+    The first centre is point 0 and each next one the point farthest from all centres so far, until all points are
+    within r, so centres are more than r apart. This gives bounds on both sides: len(greedy_cover(points, 2 r)) <= N(r)
+    <= len(greedy_cover(points, r)), because no ball of radius r holds two points that are more than 2 r apart.
 
     Args:
         points: (points, d).

@@ -32,8 +32,8 @@ def lipschitz_constant(activation: nn.Module, vectors: bool = False) -> float:
     meant for smooth activations, not for those with many narrow peaks.
 
     Raises:
-        InputError: if the slope is unbounded or above 1e6, or the activation jumps, is not 0 at 0, mixes elements, or, for
-            vectors, does not commute with rotations.
+        InputError: if the slope is unbounded or above 1e6, or the activation jumps, is not 0 at 0, mixes elements, or,
+            for vectors, does not commute with rotations.
     """
     side = torch.logspace(-6, 6, 4001, dtype=torch.float64)
     zero = torch.zeros(1, dtype=torch.float64)
@@ -74,7 +74,10 @@ def _compute_stretch(activation: nn.Module, grid: Tensor, vectors: bool) -> Tens
 
 
 def _check_activation(activation: nn.Module, grid: Tensor, vectors: bool) -> None:
-    """Raise InputError unless the activation is elementwise, or commutes with rotations of vectors, and maps 0 to 0."""
+    """Raise InputError if the activation mixes elements, is not 0 at 0 or, for vectors, does not commute with rotation.
+
+    Elements are numbers, or vectors, whose components are the first axis.
+    """
     name = _format_name(activation)
     x = torch.stack([grid, 0.5 * grid.flip(0)]) if vectors else grid
     with torch.no_grad():

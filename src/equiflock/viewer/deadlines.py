@@ -67,6 +67,7 @@ class TimeoutHttpProtocol(H11Protocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer when the connection closes."""
         self._deadline.cancel()
         super().connection_lost(exc)
 
@@ -95,6 +96,7 @@ class TimeoutWebSocketProtocol(WebSocketsSansIOProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer when the connection closes."""
         self._deadline.cancel()
         super().connection_lost(exc)
 

@@ -45,7 +45,7 @@ class DiskObstacle(StrictModel):
     radius: DiskRadius
 
     def make_rim(self, spacing: float) -> Points:
-        """Return the positions (count, 2) of its agents: a regular polygon with sides as close to `spacing` as possible."""
+        """Return the positions (count, 2) of its agents: a regular polygon with sides of about `spacing`."""
         return ring((self.x, self.y), self.radius, spacing=spacing)
 
 

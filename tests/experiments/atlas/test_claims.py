@@ -30,11 +30,11 @@ FEW = RandomDisk(3, agents=20)
 def test_a_claim_holds_within_its_limits_and_has_no_verdict_without() -> None:
     claim = SuccessRate("segregation", "flocks that segregate", least=0.9)
     assert claim.rule == "at least 90%"
-    assert [claim.verdict(value) for value in (0.89, 0.9, 1.0)] == ["does not hold", "holds", "holds"]
+    assert [claim.judge(value) for value in (0.89, 0.9, 1.0)] == ["does not hold", "holds", "holds"]
     both = FinalVelocityVariance("tanner", "left", least=0.5, most=1e-6)
     assert both.rule == "at least 0.5, at most 1e-06"
     nothing = ConnectedShare("reynolds", "connected")
-    assert (nothing.rule, nothing.verdict(0.2)) == ("", "")
+    assert (nothing.rule, nothing.judge(0.2)) == ("", "")
 
 
 def test_a_job_is_a_row_of_the_table() -> None:

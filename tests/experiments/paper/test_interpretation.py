@@ -24,7 +24,7 @@ def test_every_choice_has_a_sentence_of_the_paper_and_another_value() -> None:
 
 
 def test_an_interpretation_is_restored_from_its_text() -> None:
-    for interpretation in Interpretation().alternatives():
+    for interpretation in Interpretation().iterate_alternatives():
         assert Interpretation.from_text(str(interpretation)) == interpretation
     several = Interpretation(velocities="disc", clamp=150.0, cloning_epochs=400)
     assert str(several) == "velocities=disc:clamp=150:cloning_epochs=400"
@@ -55,7 +55,7 @@ def test_a_wrong_choice_is_an_error_of_one_line(text: str, error: str) -> None:
 def test_a_choice_changes_the_jobs_of_the_experiments_that_it_names_and_of_no_other(experiment: str) -> None:
     # With a seed that has no bundled weights, so that all experiments have jobs.
     usual = replace(PROFILES["quick"], seeds=(7,))
-    for interpretation in Interpretation().alternatives():
+    for interpretation in Interpretation().iterate_alternatives():
         other = replace(usual, interpretation=interpretation)
         (name,) = interpretation.changes
         changed = build_jobs(experiment, other) != build_jobs(experiment, usual)

@@ -67,7 +67,7 @@ def test_the_best_interpretation_has_choices_that_gain_alone_and_together(preten
 
 
 def test_every_single_change_is_tried(pretended: Pretended) -> None:
-    for each in Interpretation().alternatives():
+    for each in Interpretation().iterate_alternatives():
         assert each.restrict_to(*FLIGHT_EXPERIMENTS) in pretended.flight_results
     for usual_or_best in (Interpretation(), pretended.best):
         assert usual_or_best.restrict_to(CLONING_EXPERIMENT) in pretended.cloning_results

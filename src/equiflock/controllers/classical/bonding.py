@@ -24,7 +24,7 @@ from equiflock.flock import Vectors
 
 @feature("brake", vector="position")
 def brake(square: float, inner: float) -> float:
-    """Return the weight <v_ij, r_ij> / (2 |r_ij|^2) of r_ij: the motion along the line between two agents."""
+    """Return the weight <v_ij, r_ij> / (2 |r_ij|^2) of r_ij, for |r_ij|^2 and the inner product <v_ij, r_ij>."""
     return 0.5 * inner / square
 
 

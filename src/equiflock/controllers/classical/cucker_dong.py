@@ -29,7 +29,7 @@ from equiflock.pairs.all_pairs import sum_over_all_pairs
 
 @feature("core", vector="position")
 def core_repulsion(square: float, core: float = 0.05, theta: float = 1.75) -> float:
-    """Return the weight f(|r|^2) = (|r|^2 - core^2)^-theta of r_ij."""
+    """Return the weight (|r|^2 - core^2)^-theta of r_ij; constant where |r|^2 < core^2 + 1e-6, so always finite."""
     return float(max(square - core * core, 1e-6) ** -theta)
 
 
@@ -59,7 +59,7 @@ class CuckerDong(CuckerSmaleBase):
         return *self.channels, (format_feature_name("core", core=self.core, theta=self.theta), "sum")
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
-        """Return accelerations (B, N, D) from the flock; observations are ignored."""
+        """Return accelerations (B, N, D) from the flock, zero for all but followers; observations are ignored."""
         sums = sum_over_all_pairs(flock, self.all_channels)
         # Lambda over the members of the flock.
         member = ((flock.roles != OBSTACLE) & ~flock.muted)[..., None]

@@ -94,7 +94,7 @@ class Formation(CuckerSmaleSingularBase):
             object.__setattr__(self, "pattern", points)
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
-        """Return accelerations (B, N, D) from the flock; observations are ignored."""
+        """Return accelerations (B, N, D) from the flock, zero for all but followers; observations are ignored."""
         channels = self.channels if self.noise == 0.0 else (*self.channels, ("velocity", "mean"))
         sums = sum_over_all_pairs(flock, channels)
         # x = r - z: all x are equal if the flock is in its pattern.
@@ -111,11 +111,15 @@ class Formation(CuckerSmaleSingularBase):
         return clamp_norm(result, self.clamp)
 
     def _compute_pull_all(self, relative_flock: Flock) -> Vectors:
-        """Return (1/N) sum_j phi(|x_ij|^2) (x_j - x_i)."""
+        """Return (1/N) sum_j phi(|x_ij|^2) (x_j - x_i), zero for all but followers; positions of the flock are x."""
         return -sum_over_all_pairs(relative_flock, ((format_feature_name("tether", beta=self.beta), "mean"),))[:, :, 0]
 
     def _compute_pull_chain(self, relative_flock: Flock) -> Vectors:
-        """Return the sum of phi(|x_ij|^2) (x_j - x_i) over the members of the flock before and after i: O(N)."""
+        """Return the sum of phi(|x_ij|^2) (x_j - x_i), without 1/N, over the members next to i in the chain, in O(N).
+
+        It is zero for all but followers. Obstacle agents and silent or stopped agents are not members: the chain skips
+        them.
+        """
         member = (relative_flock.roles != OBSTACLE) & ~relative_flock.muted
         pull = np.zeros(relative_flock.shape)
         for neighbour in _find_chain_neighbours(member):
@@ -127,7 +131,7 @@ class Formation(CuckerSmaleSingularBase):
         return np.where((relative_flock.roles == FOLLOWER)[..., None], pull, 0.0)
 
     def _draw_noise(self, flock: Flock) -> Float64[np.ndarray, " B"]:
-        """Return dB/dt for each flock: a standard normal number divided by sqrt(noise_step)."""
+        """Return dB/dt (B,): a standard normal number from seed and state of the flock, divided by sqrt(noise_step)."""
         states = (flock.positions[b].tobytes() + flock.velocities[b].tobytes() for b in range(len(flock)))
         return np.array([_draw_normal(self.seed, state) for state in states]) / math.sqrt(self.noise_step)
 
@@ -135,7 +139,7 @@ class Formation(CuckerSmaleSingularBase):
 def _find_chain_neighbours(
     member: Bool[np.ndarray, "B N"],
 ) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
-    """Return the indices of the nearest members before and after each agent; -1 beyond the ends of the chain."""
+    """Return the index of the next member below and above each agent's own index; -1 if there is none."""
     B, N = member.shape
     indices, none = np.arange(N), np.full((B, 1), -1)
     before = np.maximum.accumulate(np.where(member, indices, -1), axis=1)

@@ -116,7 +116,10 @@ class GuLeader(PairLaw):
         return clamp_norm(self.damping * (desired - flock.velocities), self.push)
 
     def resolve_goal(self, flock: Flock) -> Float64[np.ndarray, " D"]:
-        """Return the goal (D,) for flocks of this dimension and R."""
+        """Return the goal (D,), missing coordinates as 0; the default is 5 R along the first axis.
+
+        Raise InputError if the goal has more than D coordinates.
+        """
         D = flock.shape[2]
         point = (GOAL_DISTANCE * flock.comm_radius,) if self.goal is None else _parse_point(self.goal)
         if len(point) > D:
@@ -127,7 +130,10 @@ class GuLeader(PairLaw):
 
     @staticmethod
     def find_informed(flock: Flock) -> Bool[np.ndarray, "B N"]:
-        """Return the mask of informed agents: the followers of group 1, or the first tenth if there are none."""
+        """Return the mask of informed agents: in each flock the followers of group 1.
+
+        In a flock without any, these are the first tenth of its followers, rounded down, but at least one.
+        """
         followers = flock.roles == FOLLOWER
         group = followers & (flock.groups == INFORMED_GROUP)
         # Followers are counted from 1 in the order of their indices.
@@ -137,7 +143,10 @@ class GuLeader(PairLaw):
 
 
 def _parse_point(goal: Goal) -> tuple[float, ...]:
-    """Return a goal as numbers; raise InputError if it is no point."""
+    """Return a goal (a number, numbers, or text such as "5,0") as a tuple.
+
+    Raise InputError if it is not one to three finite numbers.
+    """
     words = goal.split(",") if isinstance(goal, str) else [goal] if is_finite(goal) else goal
     try:
         point = tuple(float(word) for word in words)  # type: ignore[union-attr, arg-type]

@@ -59,7 +59,7 @@ class CentralizedLaw(PairLaw):
     senses: ClassVar[Senses] = MINIMAL_SENSES
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
-        """Return accelerations (B, N, D) from the flock; observations are ignored."""
+        """Return accelerations (B, N, D) from the flock, zero for all but followers; observations are ignored."""
         return clamp_norm(self.compute_acceleration(sum_over_all_pairs(flock, self.channels)), self.clamp)
 
 
@@ -83,7 +83,11 @@ class LocalLaw(PairLaw):
 
 
 def check_option(name: str, value: object, default: object) -> None:
-    """Raise InputError unless a number is finite and at least 0; laws check words and points themselves."""
+    """Raise InputError if a law's option is invalid.
+
+    `clamp` must be None or above 0. An option whose default is a number must be finite and at least 0. Others, such as
+    words and points, are not checked.
+    """
     if name == "clamp":
         if value is not None:
             check_positive("clamp", value)  # type: ignore[arg-type]
@@ -92,7 +96,7 @@ def check_option(name: str, value: object, default: object) -> None:
 
 
 def clamp_norm(accelerations: Vectors, clamp: float | None) -> Vectors:
-    """Return min(1, C / |a|) a for each acceleration, which keeps a law equivariant."""
+    """Return min(1, clamp / |a|) a for each acceleration a, in a new array; for None the same array, not clamped."""
     if clamp is None:
         return accelerations
     norms = np.sqrt(np.square(accelerations).sum(axis=-1, keepdims=True))

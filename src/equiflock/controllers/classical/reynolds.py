@@ -20,7 +20,7 @@ from equiflock.flock import Vectors
 
 @feature("separation", vector="position")
 def separation(square: float, distance: float = 0.6) -> float:
-    """Return the weight 1/|r|^2 - 1/d^2 of r_ij, or 0 beyond the distance d: repulsion from close agents."""
+    """Return the weight 1/|r|^2 - 1/d^2 of r_ij: repulsion from close agents. 0 beyond the distance d, or if d = 0."""
     return max(1.0 / square - 1.0 / (distance * distance), 0.0) if distance > 0.0 else 0.0
 
 
@@ -45,5 +45,5 @@ class Reynolds(LocalLaw):
         return ("velocity", "mean"), ("position", "mean"), (separation, "mean")
 
     def compute_acceleration(self, sums: ChannelSums) -> Vectors:
-        """Return the weighted sum of the three rules."""
+        """Return the weighted sum of the three rules: - alignment, - cohesion and + separation, times their means."""
         return -self.alignment * sums[:, :, 0] - self.cohesion * sums[:, :, 1] + self.separation * sums[:, :, 2]

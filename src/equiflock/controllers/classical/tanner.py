@@ -47,13 +47,16 @@ LEAVING_FEATURE = "leaving"
 
 @feature(TANNER_POTENTIAL, vector="position")
 def tanner_gradient(square: float, distance: float = 1.0) -> float:
-    """Return the weight of grad U = 2 (1 / |r|^2 - d^2 / |r|^4) r, for U(r) = d^2 / r^2 + ln r^2."""
+    """Return the weight w of r_ij in grad U = w r_ij, 2 (1 / |r|^2 - d^2 / |r|^4), for U(r) = d^2 / r^2 + ln r^2."""
     return 2.0 * (1.0 - distance * distance / square) / square
 
 
 @feature(LEAVING_FEATURE, vector="position")
 def leaving(square: float, inner: float, begin: float = 0.75) -> float:
-    """Return the weight of max(<r, v> / |r|, 0) r / |r|, the separation speed, faded in from |r| = `begin` to 1."""
+    """Return the weight of r_ij in max(<r, v> / |r|, 0) r / |r|, the velocity of separation, times a fade.
+
+    The fade is linear in |r|^2: 0 up to |r| = `begin`, 1 at |r| = 1, above 1 beyond. Agents that approach weigh 0.
+    """
     fade = max(square - begin * begin, 0.0) / max(1.0 - begin * begin, 1e-16)
     return max(inner, 0.0) / square * fade
 
@@ -184,13 +187,14 @@ PAPER_SENSES = {topology: paper_senses("sum", 1, topology) for topology in get_a
 
 
 def _make_senses(potential: str, topology: Topology) -> Senses:
+    """Return one hop of sums: the paper's three features for Tanner's potential, else velocity and the potential."""
     if potential == TANNER_POTENTIAL:
         return PAPER_SENSES[topology]
     return Senses((("velocity", "sum"), (potential, "sum")), 1, topology)
 
 
 def _check_law(clamp: float | None, clamp_by: str, potential: str, attraction: float) -> None:
-    """Raise InputError if an option that all three laws share is invalid."""
+    """Raise InputError if an option that all three laws share is invalid, or the potential uses velocities."""
     check_positive("attraction", attraction)
     if attraction != 1.0 and potential != TANNER_POTENTIAL:
         raise InputError(f"attraction needs the potential {TANNER_POTENTIAL!r}; got {potential!r}")
@@ -222,6 +226,7 @@ class TannerArgs(NamedTuple):
 
 
 def _make_tanner_args(law: Tanner | TannerDynamic) -> TannerArgs:
+    """Return a law as the kernel takes it; laws without `aim` and `hold` have "flock" and 0."""
     return TannerArgs(
         clamp=math.inf if law.clamp is None else float(law.clamp),
         clamps_entries=law.clamp_by == "entry",
@@ -241,7 +246,10 @@ for _array in (EMPTY, EMPTY_ROLES):
 def _compute_accelerations(
     velocities: Vectors, roles: Roles, far_gradients: Vectors, observations: Observations, tanner_args: TannerArgs
 ) -> Vectors:
-    """Return the accelerations of all flocks, which the threads share."""
+    """Return the accelerations (B, N, D) of all agents, with the flocks distributed over threads.
+
+    The arguments are those of `compute_tanner`. Raise InputError if observations lack a channel that the law needs.
+    """
     # The kernel does not check bounds.
     width = (2 if tanner_args.has_own_potential else len(PAPER_FEATURES)) + (1 if tanner_args.hold else 0)
     if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] < width:
@@ -266,14 +274,16 @@ def compute_tanner(
     first: Index,
     last: Index,
 ) -> None:
-    """Compute the accelerations of flocks first .. last; with velocities, their sum runs over the whole flock.
+    """Compute the clamped accelerations of all agents, whatever their role, of flocks first .. last - 1.
+
+    Given velocities, the sum of v_ij runs over all leaders and followers; otherwise it is taken from observations.
 
     Args:
         velocities: (B, N, D), or (0, 0, 0) to take the sums of v_ij from observations.
-        roles: (B, N) with velocities, otherwise (0, 0).
+        roles: (B, N) with velocities, otherwise (0, 0); agents that must not count have the role of an obstacle.
         far_gradients: (B, N, D), the sums of grad U over agents beyond R, or (0, 0, 0).
         observations: (B, N, K, C, D), first the sums of v_ij, r_ij / |r_ij|^4 and r_ij / |r_ij|^2, or those of v_ij and
-            of a custom gradient.
+            of a custom gradient; then the means of "leaving" if `hold` is not 0. Only the first hop is read.
         tanner_args: the law.
         result: (B, N, D), accelerations.
         first: the first flock.

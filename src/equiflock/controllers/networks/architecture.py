@@ -189,7 +189,7 @@ def describe_etdagnn(
 
 
 def check_obstacle_channel(name: str, senses: Senses) -> None:
-    """Raise InputError unless there is a channel over obstacles only."""
+    """Raise InputError, which mentions the network's `name`, if no channel is over obstacles only."""
     if obstacle_channel(senses) is None:
         raise InputError(
             f"{name} has no channel among obstacles, which weights near obstacles need: add a channel such as "
@@ -198,9 +198,10 @@ def check_obstacle_channel(name: str, senses: Senses) -> None:
 
 
 def group_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
-    """Return velocity, position and inverse square, each over the own group and over others, for segregation.
+    """Return velocity, position and inverse square, each over the own group, then over others: six channels.
 
-    After Omotuyi and Kumar (2022); this implementation chose the three, for alignment, attraction and repulsion.
+    For segregation, after Omotuyi and Kumar (2022); this implementation chose the three, for alignment, attraction and
+    repulsion.
     """
     features = "velocity", "position", "inverse-square"
     return tuple(
@@ -215,7 +216,10 @@ def _make_senses(
     groups: bool,
     hop_mean: HopMean,
 ) -> Senses:
-    """Return the paper's senses with this aggregation, those of groups, or those with the given channels."""
+    """Return senses with the given channels, or else the paper's or (with `groups`) `group_channels`, aggregated.
+
+    "both" is all means, then all sums. Raise InputError if both groups and channels are given.
+    """
     if groups and channels is not None:
         raise InputError("groups=true sets the channels: omit either groups or channels")
     check_choice("aggregation", aggregation, (*get_args(Aggregation), "both"))
@@ -227,7 +231,10 @@ def _make_senses(
 
 
 def _make_options(senses: Senses, default: Aggregation) -> dict[str, Any]:
-    """Return the hops, and channels and hop mean that differ from the default, JSON-serializable."""
+    """Return options for weights files, JSON-serializable: hops, and channels and hop mean if not the default.
+
+    The default channels are the paper's with the aggregation `default`.
+    """
     options: dict[str, Any] = {"hops": senses.hops}
     if senses.channels != paper_channels(default):
         options["channels"] = [list(channel) for channel in senses.channels]

@@ -80,25 +80,28 @@ class Chain:
         return int(self.table[-1, FOLDED_BIAS_OFFSET] + self.table[-1, OUTPUTS])
 
     def weights(self) -> Float32[np.ndarray, " size"]:
-        """Return a copy of the layers' present weights in one array."""
+        """Return a copy of the layers' present weights and biases in one array, with zeros as padding."""
         flat = np.zeros(self.size, np.float32)
         for array, view in self._pair_views(flat):
             view[:] = array
         return flat
 
     def store(self, flat: Float32[np.ndarray, " size"]) -> None:
-        """Copy weights from one array into the layers."""
+        """Copy weights from an array of `weights()` into the layers, in place; padding is ignored."""
         for array, view in self._pair_views(flat):
             array[:] = view
 
     def fold_weights(self) -> Float32[np.ndarray, " folded"]:
-        """Return A_k and c_k of the present weights."""
+        """Return A_k and c_k of the present weights, in one array with the offsets of the table."""
         folded = np.empty(self.folded_size, np.float32)
         fold(self.table, self.weights(), folded)
         return folded
 
     def _pair_views(self, flat: Array) -> list[tuple[Array, Array]]:
-        """Return each layer's weight and bias with its view of the flat array."""
+        """Return pairs of views of equal shape, without padding: a layer's weight or bias, and its place in `flat`.
+
+        Weights have the axes (outputs, hops, inputs).
+        """
         pairs = []
         for layer, row in zip(self.layers, self.table, strict=True):
             # Inputs in the memory order of observations: hop by hop.
@@ -135,7 +138,7 @@ def build_chain(architecture: Architecture, tensors: Mapping[str, Array], near: 
 
 
 def _build_table(layers: Sequence[Layer], activations: Sequence[int]) -> Int64[np.ndarray, "layers columns"]:
-    """Return the table of layers, each followed by its activation or IDENTITY."""
+    """Return the table of layers; activations[k] follows layer k, and IDENTITY makes layer k + 1 fold it in."""
     table = np.zeros((len(layers), COLUMN_COUNT), np.int64)
     at = folded_at = 0
     for k, (layer, row) in enumerate(zip(layers, table, strict=True)):
@@ -161,7 +164,7 @@ def _build_table(layers: Sequence[Layer], activations: Sequence[int]) -> Int64[n
 
 @kernel
 def fold(table: Array, weights: Array, folded: Array) -> None:
-    """Compute A_k and c_k of every layer."""
+    """Write A_k and c_k of every layer into `folded` (folded_size,), from `weights` (size,); c_k = 0 without bias."""
     for k in range(len(table)):
         outputs, inputs, width = table[k, OUTPUTS], table[k, INPUTS], table[k, FOLDED_INPUTS]
         W = weights[table[k, WEIGHTS_OFFSET] :][: outputs * inputs].reshape(outputs, inputs)
@@ -190,10 +193,11 @@ def fold(table: Array, weights: Array, folded: Array) -> None:
 
 @kernel
 def unfold(table: Array, weights: Array, folded: Array, folded_gradient: Array, gradient: Array) -> None:
-    """Compute the gradient of all weights from dL/dA_k and dL/dc_k in `folded_gradient`, which is overwritten.
+    """Write the gradient of all weights to `gradient` (size,), from dL/dA_k and dL/dc_k in `folded_gradient`.
 
-    dL/dW_k = dL/dA_k A_(k-1)^T + dL/dc_k c_(k-1)^T and dL/db_k = dL/dc_k. The gradients of the layer before grow by
-    W_k^T dL/dA_k and W_k^T dL/dc_k.
+    For a layer that folds in the one before, dL/dW_k = dL/dA_k A_(k-1)^T + dL/dc_k c_(k-1)^T, and W_k^T dL/dA_k and
+    W_k^T dL/dc_k are added to the entries of the layer before in `folded_gradient`. For other layers
+    dL/dW_k = dL/dA_k. For all, dL/db_k = dL/dc_k.
     """
     for k in range(len(table) - 1, -1, -1):
         outputs, inputs, width = table[k, OUTPUTS], table[k, INPUTS], table[k, FOLDED_INPUTS]

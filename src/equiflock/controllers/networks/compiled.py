@@ -157,7 +157,7 @@ class CompiledNetwork:
         return self
 
     def __call__(self, observations: Observations) -> Vectors:
-        """Return accelerations (B, N, D), the same for any number of threads."""
+        """Return accelerations (B, N, D), computed on several threads; their number does not change the result."""
         shape, (K, C) = np.shape(observations), (self.senses.hops, self.senses.width)
         if len(shape) != 5 or shape[2:4] != (K, C):
             raise InputError(f"{self.name} needs observations of shape (B, N, K = {K}, C = {C}, D); got {shape}")
@@ -182,7 +182,10 @@ def make_chain_args(chain: Chain, folded: NDArray[np.float32]) -> ChainArgs:
 def evaluate_network(
     observations: Array, network_args: NetworkArgs, accelerations: Array, first: Index, last: Index
 ) -> None:
-    """Evaluate a network for agents first .. last of observations (n, K * C * D), into accelerations (n, D)."""
+    """Write accelerations (n, D) of agents first .. last - 1 from float32 observations (n, K * C * D).
+
+    Agents with an obstacle in any hop of their observations use `near_weights`, if the network has them.
+    """
     chain, near_weights = network_args.chain, network_args.near_weights
     table, folded, input_activation = chain.table, chain.folded, chain.input_activation
     D = accelerations.shape[1]
@@ -211,7 +214,7 @@ def evaluate_network(
 
 @kernel
 def _evaluate_chain(table: Array, folded: Array, components: Index, x: Array, buffers: ForwardBuffers) -> Array:
-    """Return the outputs of the last layer for the rows x."""
+    """Return the activated outputs of the last layer for the rows x: a view of `buffers`."""
     outputs, activated, scales = buffers.outputs, buffers.activated, buffers.scales
     for k in range(len(table)):
         # Layers without an activation between them are folded: only the last of them is computed.
@@ -226,7 +229,10 @@ def _evaluate_chain(table: Array, folded: Array, components: Index, x: Array, bu
 
 @kernel
 def _write_accelerations(x: Array, base: Index, count: Index, mask: Array, accelerations: Array) -> None:
-    """Write the last layer's output, one vector or D numbers, as accelerations of the lanes in the mask."""
+    """Copy the last layer's output x, one vector or D numbers per lane, to the accelerations of agent base + lane.
+
+    Only lanes below `count` whose mask is True are written.
+    """
     for lane in range(count):
         if mask[lane]:
             for d in range(accelerations.shape[1]):
@@ -237,9 +243,9 @@ def _write_accelerations(x: Array, base: Index, count: Index, mask: Array, accel
 def _find_near_obstacle(
     observations: Array, base: Index, count: Index, network_args: NetworkArgs, D: Index, mask: Array
 ) -> bool:
-    """Set the mask to the lanes whose obstacle channel is nonzero in any hop; return whether there are any.
+    """Set mask[lane] to whether the obstacle channel of agent base + lane is nonzero in any hop; return whether any is.
 
-    If there are none, the mask is all True.
+    Lanes from `count` on are unchanged. If the result is False, the whole mask is set to True.
     """
     stride = network_args.channel_count * D
     some = False
@@ -297,7 +303,10 @@ def activate(x: Array, activation: Index, components: Index, channels: Index, bu
 
 @kernel
 def load_observations(observations: Array, base: Index, count: Index, components: Index, x: Array) -> None:
-    """Transpose the observations of `count` agents into rows x; other lanes and rows of padding are not written."""
+    """Transpose the observations of agents base .. base + count - 1 into rows x, component by component.
+
+    Other lanes and rows of padding are not written.
+    """
     block = observations[base : base + count]
     stride = x.size // components
     for c in range(np.uintp(block.shape[1])):

@@ -107,7 +107,7 @@ class BatchBuffers(NamedTuple):
 
 @kernel
 def make_batch_buffers(table: Array, components: Index, D: Index) -> BatchBuffers:
-    """Return memory for one block of agents."""
+    """Return memory for one block of agents; `components` is D for layers of vectors, 1 for layers of numbers."""
     inputs, total = table[0, FOLDED_INPUTS], table[:, OUTPUTS].sum()
     widest = max(inputs, table[:, OUTPUTS].max())
     block = BlockBuffers(
@@ -149,7 +149,7 @@ def pack(observations: Array, input_activation: Index, components: Index, rows: 
 def add_squared_errors(
     tuples: TrainingTuples, batch_indices: Array, chain_args: ChainArgs, buffers: BatchBuffers, errors: Array
 ) -> None:
-    """Add |error|^2 of every tuple of a batch."""
+    """Add each tuple's sum over agents of |error|^2 to `errors`; the buffers are overwritten."""
     tuple_weights = np.zeros(len(batch_indices), np.float32)
     _, D, N = tuples.targets.shape
     for base in range(0, len(batch_indices) * N, LANES):
@@ -168,7 +168,10 @@ def add_gradient(
     transposed: Array,
     sums: Array,
 ) -> None:
-    """Add |error|^2 of every tuple, and the gradient of L = sum over tuples of tuple_weights times |error|^2."""
+    """Add each tuple's |error|^2 to `errors`, and the gradient of the folded weights to `sums`.
+
+    It is the gradient of L = sum over tuples of tuple_weights times |error|^2.
+    """
     _, D, N = tuples.targets.shape
     for base in range(0, len(batch_indices) * N, LANES):
         _gather_block(tuples, batch_indices, tuple_weights, base, chain_args, buffers)
@@ -194,7 +197,10 @@ def _gather_block(
     chain_args: ChainArgs,
     buffers: BatchBuffers,
 ) -> None:
-    """Copy agents base .. base + LANES of the batch into the block; lanes beyond the last agent become zero."""
+    """Copy agents base .. base + LANES - 1 of the batch, counted tuple by tuple, into the block.
+
+    Lanes beyond the last agent become zero, with the owner NO_TUPLE.
+    """
     observations, targets = tuples.observations, tuples.targets
     block = buffers.block
     x, y, weights, owners = block.observations, block.targets, block.weights, block.owners
@@ -225,6 +231,7 @@ def _gather_block(
 
 @kernel
 def _copy(source: Array, first: Index, count: Index, target: Array, at: Index) -> None:
+    """Copy `count` numbers from source[first:] to target[at:]."""
     part, place = source[first : first + count], target[at : at + count]
     for n in range(count):
         place[n] = part[n]
@@ -232,7 +239,7 @@ def _copy(source: Array, first: Index, count: Index, target: Array, at: Index) -
 
 @kernel
 def _forward(chain_args: ChainArgs, buffers: BatchBuffers, D: Index) -> Array:
-    """Return the outputs of the last layer for the block; the buffers keep those of every layer."""
+    """Return the activated outputs of the last layer for the block: a view of the buffers, which keep every layer's."""
     table, folded = chain_args.table, chain_args.folded
     components = D if chain_args.acts_on_vectors else 1
     outputs, activated, scales = buffers.outputs, buffers.activated, buffers.scales
@@ -254,7 +261,10 @@ def _forward(chain_args: ChainArgs, buffers: BatchBuffers, D: Index) -> Array:
 
 @kernel
 def _start_backward(result: Array, buffers: BatchBuffers, errors: Array) -> None:
-    """Add |error|^2 of each tuple, and set the last layer's gradients to dL/dy = 2 weight error."""
+    """Add each agent's |error|^2 to its tuple in `errors`, and set the gradients to dL/dy = 2 weight error.
+
+    y is the network's result; lanes without an agent add nothing.
+    """
     block = buffers.block
     targets, weights, squared_errors, owners = block.targets, block.weights, block.squared_errors, block.owners
     gradients = buffers.gradients[: result.size]
@@ -274,7 +284,10 @@ def _start_backward(result: Array, buffers: BatchBuffers, errors: Array) -> None
 
 @kernel
 def _backward(chain_args: ChainArgs, buffers: BatchBuffers, D: Index, transposed: Array, sums: Array) -> None:
-    """Propagate the block's gradients back through all layers, and add those of each layer's weights to `sums`."""
+    """Propagate the block's gradients back through all layers, and add dL/dA_k and dL/dc_k to `sums`.
+
+    Only layers that the forward pass computed have gradients: not those that are folded into the next.
+    """
     table, acts_on_vectors = chain_args.table, chain_args.acts_on_vectors
     components = D if acts_on_vectors else 1
     block_inputs, activated, zero_bias = buffers.block.observations, buffers.activated, buffers.zero_bias
@@ -320,7 +333,10 @@ def _backward(chain_args: ChainArgs, buffers: BatchBuffers, D: Index, transposed
 def _backpropagate_activation(
     activation: Index, x: Array, y: Array, components: Index, at: Index, buffers: BatchBuffers, gradients: Array
 ) -> None:
-    """Turn dL/dy into dL/dx, in place, for y the activation of x, whose first row is row `at` of all outputs."""
+    """Turn `gradients` from dL/dy into dL/dx, in place, for y the activation of x; unchanged for IDENTITY.
+
+    `at` is the first row of x among all layers' outputs, where the forward pass stored norms and scales.
+    """
     if activation == IDENTITY:
         return
     if activation == TANH:

@@ -44,13 +44,13 @@ MANTISSA, BITS_OF_ONE = np.int32((1 << 23) - 1), np.int32(127 << 23)
 
 
 def pad_size(count: int) -> int:
-    """Return the next multiple of `BLOCK`, except that 1 stays 1, as the last layer of vectors has one output."""
+    """Round up to a multiple of `BLOCK`, except that 1 stays 1, as the last layer of vectors has one output."""
     return 1 if count == 1 else -(-count // BLOCK) * BLOCK
 
 
 @kernel
 def apply_affine(weights: Array, biases: Array, inputs: Index, x: Array, y: Array) -> None:
-    """Compute y = W x + b, for x of `inputs` rows and W in row-major order; numbers of rows are padded, or 1."""
+    """Set y = W x + b, for x of `inputs` rows and W in row-major order; numbers of rows are 1 or multiples of BLOCK."""
     outputs = y.size // LANES
     if outputs == 1 or inputs == 1:
         _apply_thin_affine(weights, biases, inputs, x, y)
@@ -81,7 +81,7 @@ def apply_affine(weights: Array, biases: Array, inputs: Index, x: Array, y: Arra
 
 @kernel
 def _apply_thin_affine(weights: Array, biases: Array, inputs: Index, x: Array, y: Array) -> None:
-    """Compute y = W x + b for W of one row or one column."""
+    """Set y = W x + b for W of one row or one column."""
     for o in range(y.size // LANES):
         row, bias = y[o * LANES : (o + 1) * LANES], biases[o]
         if inputs == 1:
@@ -152,7 +152,7 @@ def _add_thin_outer_product(gradients: Array, x: Array, inputs: Index, sums: Arr
 
 @kernel
 def add_rows(rows: Array, sums: Array) -> None:
-    """Add every row to its partial sums."""
+    """Add the lanes of row o to partial sums o * PARTIAL_SUMS .. (o + 1) * PARTIAL_SUMS - 1, for every row o."""
     for o in range(rows.size // LANES):
         own = sums[o * PARTIAL_SUMS :][:PARTIAL_SUMS]
         for first in range(0, LANES, LANES_PER_ROUND):
@@ -173,7 +173,7 @@ def finish_sums(sums: Array, totals: Array) -> None:
 
 @inline_kernel
 def tanh_scalar(x: Any) -> Any:
-    """Return tanh of one float32."""
+    """Return tanh of one float32, with a relative error of at most 3e-7."""
     x = min(max(x, -TANH_LIMIT), TANH_LIMIT)
     z = x * x
     numerator = fma(fma(fma(fma(P4, z, P3), z, P2), z, P1), z, P0)
@@ -196,7 +196,10 @@ def backpropagate_tanh(y: Array, gradients: Array) -> None:
 
 @kernel
 def compute_norms(x: Array, stride: Index, norm: Array) -> None:
-    """Compute |x| of vectors with two or three components, which are `stride` apart in x."""
+    """Set norm to sqrt(|x|^2 + TINY) of vectors with two or three components, which are `stride` apart in x.
+
+    `norm` may be shorter than `stride`: the vectors after it are ignored.
+    """
     size = norm.size
     u, v, w = x[:size], x[stride : stride + size], x[2 * stride : 2 * stride + size]
     if w.size == 0:
@@ -240,7 +243,7 @@ def compute_tanh_scales(norm: Array, scale: Array) -> None:
 
 @kernel
 def scale_vectors(x: Array, stride: Index, scale: Array, y: Array) -> None:
-    """Compute y = scale x for every component of vectors."""
+    """Set y = scale x for every component, `stride` apart, of the first scale.size vectors; skip the others."""
     size = scale.size
     for at in range(0, x.size, stride):
         source, target = x[at : at + size], y[at : at + size]

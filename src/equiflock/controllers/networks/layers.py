@@ -34,7 +34,8 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def compose_layers(first: Conv | EqConv, second: Conv | EqConv) -> tuple[Tensor, Tensor | None]:
     """Return weight and bias of the layer that equals two consecutive layers of kernel size 1.
 
-    W = W_2 W_1 and b = W_2 b_1 + b_2, which avoids the largest matrix product of the network.
+    W = W_2 W_1, of shape (C'', C), and b = W_2 b_1 + b_2, or None for layers of vectors. This avoids the largest matrix
+    product of the network.
     """
     # Equivariant layers have no bias.
     outer = second.weight.squeeze(2)

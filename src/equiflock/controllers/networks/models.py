@@ -53,13 +53,16 @@ class _BaseNetwork(nn.Module):
         return dict(self.architecture.options)
 
     def compiled_form(self) -> CompiledNetwork | None:
-        """Return the compiled network with the present weights; None for a subclass or a modified network."""
+        """Return the compiled network with a copy of the present weights; None for a subclass or a modified network."""
         if type(self) not in (TDAGNN, ETDAGNN) or not _is_unmodified(self):
             return None
         return CompiledNetwork(self.architecture, collect_tensors(self), getattr(self, "orbit", None))
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
-        """Write the weights as safetensors with the metadata to load them; `extra` is added to the metadata."""
+        """Write the weights as safetensors with the metadata to load them, atomically, and return the path.
+
+        An existing file is replaced; `extra` is added to the metadata.
+        """
         return write_weights(self, path, extra)
 
 
@@ -111,7 +114,7 @@ class ETDAGNN(_BaseNetwork):
             self.near.load_state_dict(self.layers.state_dict())
 
     def _build_layers(self) -> nn.Sequential:
-        """Return layers with random weights; weights of obstacle channels are zero."""
+        """Return layers with random weights; the first layer's weights of obstacle channels are zero."""
         first, second, third = self.architecture.convolutions
         random = [feature.among != "obstacles" for feature in self.senses.features]
         layer = EqConv(sum(random), first.outputs, first.hops)
@@ -123,7 +126,10 @@ class ETDAGNN(_BaseNetwork):
         return nn.Sequential(ScaleLog(), layer, ScaleTanh(), *rest)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Return accelerations (B, N, D) from observations (B, N, K, C, D)."""
+        """Return accelerations (B, N, D) from observations (B, N, K, C, D).
+
+        Agents whose obstacle channel is not zero in some hop use the weights `near`, if the network has them.
+        """
         # One axis for all agents, and components first, as the layers expect.
         x = observations.flatten(0, 1).movedim(-1, 0).contiguous()
         accelerations = self._evaluate(self.layers, x)
@@ -151,7 +157,10 @@ def build_module(architecture: Architecture) -> TDAGNN | ETDAGNN:
 
 
 def as_module(network: Any) -> Any:
-    """Return the torch module of a compiled network, with a copy of its weights; return anything else unchanged."""
+    """Return the torch module of a compiled network, with a copy of its weights, in evaluation mode.
+
+    Return anything else unchanged.
+    """
     if not isinstance(network, CompiledNetwork):
         return network
     module = build_module(network.architecture)
@@ -163,9 +172,9 @@ def as_module(network: Any) -> Any:
 def describe_chain(
     name: str, senses: Senses, dimensions: int | None, modules: Sequence[nn.Module]
 ) -> tuple[Architecture, dict[str, Tensor]] | None:
-    """Return the architecture and tensors of a chain of equiflock's layers and activations, as in a user's module.
+    """Return the architecture of a chain of equiflock's layers and activations, and the modules' own tensors by name.
 
-    Return None if it has other parts or compiled kernels cannot evaluate it.
+    Return None if it has other modules, or compiled kernels cannot evaluate it (`Architecture.is_chain`).
     """
     parts: list[Part] = []
     tensors: dict[str, Tensor] = {}
@@ -194,7 +203,10 @@ def build_module_chain(modules: Sequence[nn.Module], senses: Senses) -> Chain | 
 
 
 def find_trainable_chain(network: nn.Module) -> Chain | None:
-    """Return the chain of a network that has a compiled form and only trainable weights; otherwise None."""
+    """Return the chain of a network that compiled training supports, sharing memory with it; otherwise None.
+
+    The network must have a compiled form, no frozen weights, and no second set of weights near obstacles.
+    """
     compiled = getattr(network, "compiled_form", None)
     # Weights of agents near obstacles would be a second chain, which compiled training does not support.
     if compiled is None or not isinstance(compiled(), CompiledNetwork) or getattr(network, "near", None) is not None:

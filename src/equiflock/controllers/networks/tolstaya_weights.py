@@ -23,7 +23,10 @@ CHANNEL_ORDER = torch.arange(6).reshape(2, 3).T.flatten()
 
 
 def from_tolstaya(source: str | os.PathLike[str] | Mapping[str, Tensor]) -> TDAGNN:
-    """Return a `tdagnn` with the weights of a state dict, or of a torch file with one (opened with weights_only)."""
+    """Return a `tdagnn` for D = 2 with the weights of a state dict, or of a torch file (opened with weights_only).
+
+    K follows from the first kernel; the network is in evaluation mode. Raise InputError if names or shapes differ.
+    """
     state = _read_state_dict(source) if isinstance(source, (str, os.PathLike)) else dict(source)
     expected = {f"conv_layers.{n}.{part}" for n in range(3) for part in ("weight", "bias")}
     if set(state) != expected:
@@ -46,7 +49,7 @@ def from_tolstaya(source: str | os.PathLike[str] | Mapping[str, Tensor]) -> TDAG
 
 
 def to_tolstaya(network: TDAGNN) -> dict[str, Tensor]:
-    """Return the state dict of a `tdagnn` for D = 2 in Tolstaya's layout."""
+    """Return a copy of the state dict of a `tdagnn` for D = 2 in Tolstaya's layout; other networks raise InputError."""
     if network.name != "tdagnn" or network.dimensions != 2:
         raise InputError(f"the network must be tdagnn for D = 2; got {network.name} for D = {network.dimensions}")
     state = {}
@@ -61,6 +64,7 @@ def to_tolstaya(network: TDAGNN) -> dict[str, Tensor]:
 
 
 def _read_state_dict(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """Read a torch file on the CPU without running its code; raise InputError if it is missing or unreadable."""
     if not Path(path).is_file():
         raise InputError(f"no weights at {path}: there is no such file")
     try:

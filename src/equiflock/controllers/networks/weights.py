@@ -46,7 +46,7 @@ class Weights(NamedTuple):
 
 
 def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
-    """Write the weights of a network or torch module with its name and the options that build it.
+    """Write the weights of a network or torch module with its name and options, atomically; return the path.
 
     Args:
         network: its attributes `name`, `options` (JSON-serializable) and `orbit` are written, if it has them.
@@ -64,19 +64,22 @@ def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str
 
 
 def collect_tensors(network: Any) -> dict[str, Tensor]:
-    """Return the tensors of a compiled network or of a torch module by their names, sharing memory with them."""
+    """Return the tensors of a compiled network or torch module by name, sharing memory (a copy if on a GPU).
+
+    Other objects in a module's state are left out.
+    """
     state = network.state_dict() if hasattr(network, "state_dict") else network.tensors
     # A module's state may contain other objects, which a weights file cannot store.
     return {name: _as_array(tensor) for name, tensor in state.items() if hasattr(tensor, "dtype")}
 
 
 def _as_array(tensor: Any) -> Tensor:
-    """Return a torch tensor or an array as an array that shares its memory."""
+    """Return a torch tensor or an array as an array that shares its memory, unless the tensor is on a GPU."""
     return np.asarray(tensor.detach().cpu().numpy() if hasattr(tensor, "detach") else tensor)
 
 
 def read_weights(path: str | os.PathLike[str]) -> Weights:
-    """Read a file of weights; raise InputError if it is damaged or its weights are not finite."""
+    """Read a file of weights; raise InputError if it is missing, damaged, or its weights are not finite."""
     tensors, metadata = read_tensors(path, FORMAT)
     try:
         options, name = dict(metadata["options"]), str(metadata["network"])
@@ -92,7 +95,10 @@ def read_weights(path: str | os.PathLike[str]) -> Weights:
 
 
 def read_training_radius(path: str | os.PathLike[str]) -> float:
-    """Return R of the training, from the recipe in a weights file; 1 if it has no recipe."""
+    """Return the R of the training: `comm_radius` in the recipe in a weights file, or in its scenario's options.
+
+    Return 1 if the file has neither; raise InputError if it is damaged.
+    """
     recipe = read_tensors(path, FORMAT)[1].get("recipe")
     if not isinstance(recipe, Mapping):
         return 1.0
@@ -105,7 +111,11 @@ def read_training_radius(path: str | os.PathLike[str]) -> float:
 def write_tensors(
     tensors: Mapping[str, Tensor], path: str | os.PathLike[str], file_format: str, metadata: Mapping[str, Any]
 ) -> Path:
-    """Write tensors and JSON-serializable metadata as a file of a format, such as `FORMAT`."""
+    """Write tensors and JSON-serializable metadata as a safetensors file, atomically, and return the path.
+
+    The metadata get entries for the format, such as `FORMAT`, the package's version, and a checksum. An existing file
+    is replaced. Equal tensors and metadata give equal files.
+    """
     # safetensors writes the buffer as it is in memory, so it must be contiguous.
     contiguous = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
     entry = {**metadata, "format": file_format, "equiflock": __version__}
@@ -118,7 +128,10 @@ def write_tensors(
 
 
 def read_tensors(path: str | os.PathLike[str], file_format: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and metadata of a file; raise InputError if it is damaged or has another format."""
+    """Return the tensors and metadata of a file, after a check of its checksum, which is removed from the metadata.
+
+    Raise InputError if it is missing, damaged or of another format; VersionMismatchError if only the version differs.
+    """
     if not Path(path).is_file():
         raise InputError(f"{path}: there is no such file")
     try:
@@ -142,7 +155,8 @@ def read_tensors(path: str | os.PathLike[str], file_format: str) -> tuple[dict[s
 
 
 def _compute_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
-    # The checksum covers names, types, shapes and values. Types have torch's names, as torch wrote the first files.
+    """Return a checksum of the metadata and of the names, types, shapes and values of the tensors, in any order."""
+    # Types have torch's names, as torch wrote the first files.
     parts: list[bytes | memoryview] = [json.dumps(metadata, sort_keys=True).encode()]
     for name in sorted(tensors):
         parts.append(f"{name} torch.{tensors[name].dtype} {tuple(tensors[name].shape)}".encode())

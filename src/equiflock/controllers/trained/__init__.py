@@ -28,21 +28,26 @@ def bundled_names() -> tuple[str, ...]:
 
 
 def bundled_seeds(name: str) -> tuple[int, ...]:
-    """Return the seeds of the bundled weights of that name."""
+    """Return the seeds, among 0 to 4, for which there are bundled weights of that name; () for an unknown name."""
     return tuple(seed for seed in PAPER_SEEDS if (WEIGHTS_DIR / f"{name}-{seed}.safetensors").exists())
 
 
 def bundled_weights_path(name: str, seed: int = 0) -> Path:
-    """Return the weights file of the training with this seed."""
+    """Return the weights file of the training with this seed; raise InputError if there is none."""
     return WEIGHTS_DIR / f"{name}-{_check_seed(name, seed)}.safetensors"
 
 
 def bundled_validation_path(name: str, seed: int = 0) -> Path:
-    """Return the validation table of that training: epoch, controller, flock, ivv, iman; expert rows have epoch 0."""
+    """Return the validation table of that training, a CSV: epoch, controller, flock, ivv, iman; experts have epoch 0.
+
+    IVV is the integrated velocity variance, IMAN the integrated mean acceleration norm. Raise InputError if there is
+    no training with this seed.
+    """
     return WEIGHTS_DIR / f"{name}-{_check_seed(name, seed)}.csv"
 
 
 def _check_seed(name: str, seed: int) -> int:
+    """Return the seed; raise InputError if there are no bundled weights of it. `name` must be a bundled name."""
     seeds = bundled_seeds(name)
     if check_count("seed", seed, least=0) not in seeds:
         choices = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"

@@ -67,7 +67,7 @@ def export(
 
 
 def _read_outline(controller: Controller, dimensions: int | None, orbit: Orbit | None) -> Program:
-    """Return the program of a controller; for a torch module with custom layers, a program without layers."""
+    """Return the program of a controller or, if it has custom layers, a program without layers, for the README."""
     try:
         return read_program(controller, dimensions, orbit)
     except InputError:
@@ -78,7 +78,7 @@ def _read_outline(controller: Controller, dimensions: int | None, orbit: Orbit |
 
 
 def _write_numpy(program: Program, path: Path) -> tuple[Path, Path]:
-    """Write the Python file and its weights (.npz)."""
+    """Write the Python file (.py) and its weights (.npz) beside each other. Return both paths, in this order."""
     arrays = path.with_suffix(".npz")
     with atomic_write(arrays) as scratch, scratch.open("wb") as file:
         np.savez(file, **collect_weights(program))  # type: ignore[arg-type]
@@ -86,6 +86,7 @@ def _write_numpy(program: Program, path: Path) -> tuple[Path, Path]:
 
 
 def _write_text(path: Path, text: str) -> Path:
+    """Write a text file, replacing an existing one when complete. Return its path."""
     with atomic_write(path) as scratch:
         scratch.write_text(text)
     return path

@@ -29,7 +29,7 @@ INTEGER_BYTES = 16
 
 
 def format_c_header(program: Program, stem: str) -> str:
-    """Return the header. All names in it start with the identifier made from the file stem."""
+    """Return the text of the C99 header. All names in it start with the identifier made from the file stem."""
     prefix = make_identifier(stem)
     senses, D = program.senses, program.dimensions
     features = list_features(program)
@@ -82,7 +82,7 @@ def format_units(program: Program) -> str:
 
 
 def list_template_parts(program: Program) -> set[str]:
-    """Return the names of the template parts that a program needs."""
+    """Return the names of the optional parts of the templates (see `fill_template`) that a program needs."""
     senses = program.senses
     parts = {"plane" if program.dimensions == 2 else "space"}
     parts |= {"fixed"} if senses.topology == "fixed" else set()
@@ -92,7 +92,7 @@ def list_template_parts(program: Program) -> set[str]:
 
 
 def _list_mean_groups(program: Program) -> set[str]:
-    """Return the kinds of groups ("same", "others") with a mean, whose neighbours must be counted."""
+    """Return the groups of neighbours, "same" or "others", over which a channel is a mean: these must be counted."""
     pairs = zip(program.senses.features, program.senses.channels, strict=True)
     means = (feature for feature, (_, aggregation) in pairs if aggregation == "mean")
     return {str(feature.among) for feature in means if feature.among in ("same", "others")}
@@ -104,6 +104,7 @@ def list_features(program: Program) -> list[Feature]:
 
 
 def _compute_speed_scale(program: Program) -> float:
+    """Return the factor from the robots' velocities to the controller's."""
     length, time = program.senses.scales
     return time / length
 
@@ -114,7 +115,7 @@ def count_neighbour_bytes(program: Program) -> int:
 
 
 def count_agent_bytes(program: Program) -> int:
-    """Return the bytes of memory per agent, neighbours included."""
+    """Return the bytes of memory per agent, with room for DEFAULT_MAX_NEIGHBOURS neighbours."""
     observations = program.senses.hops * program.senses.width * program.dimensions
     initial_neighbours = 4 * (1 + DEFAULT_MAX_NEIGHBOURS) if program.senses.topology == "fixed" else 0
     return (
@@ -132,12 +133,16 @@ def count_stack_bytes(program: Program) -> int:
 
 
 def _count_buffer_floats(program: Program) -> int:
+    """Return the size, in floats, of each of the network's two buffers: that of the widest layer."""
     first = program.layers[0].weight.shape[1] if program.input_activation != "none" else 0
     return program.vector_size * max(first, *(len(layer.weight) for layer in program.layers))
 
 
 def collect_weights(program: Program) -> dict[str, FloatArray]:
-    """Return matrices and biases by name; names for agents near an obstacle start with "near_"."""
+    """Return matrices and biases by name: weight_0, bias_0, weight_1, ..
+
+    Names of the layers for agents near an obstacle start with "near_". Layers without a bias have no entry for it.
+    """
     weights: dict[str, FloatArray] = {}
     for prefix, layers in (("", program.layers), ("near_", program.near_obstacle_layers)):
         for k, layer in enumerate(layers):
@@ -148,13 +153,13 @@ def collect_weights(program: Program) -> dict[str, FloatArray]:
 
 
 def format_floats(values: Iterable[float]) -> str:
-    """Return the values of a C array, eight per line."""
+    """Return the values of a C array, without braces, eight per line."""
     texts = [format_c_float(float(value)) for value in values]
     return ",\n".join("    " + ", ".join(texts[n : n + 8]) for n in range(0, len(texts), 8))
 
 
 def _format_constants(program: Program, features: list[Feature], prefix: str) -> str:
-    """Return the matrices, and the weight functions of features."""
+    """Return C definitions of the weights as arrays, and of the weight functions of features."""
     parts = []
     for name, values in collect_weights(program).items():
         shape = " x ".join(map(str, values.shape))
@@ -167,7 +172,7 @@ def _format_constants(program: Program, features: list[Feature], prefix: str) ->
 
 
 def _format_sums(program: Program, features: list[Feature], prefix: str) -> str:
-    """Return the lines that add each feature to its sum, and count the neighbours of each kind of group."""
+    """Return the C lines that add a neighbour's features to their sums, and count it if its group has a mean."""
     lines, names = [], build_formulas(features)
     for group in sorted(_list_mean_groups(program)):
         lines += [GROUP_CONDITIONS[group], f"    {group}++;"]
@@ -194,7 +199,7 @@ def _format_channels(program: Program, features: list[Feature], NAME: str) -> st
 
 
 def _format_activations(program: Program, prefix: str) -> str:
-    """Return the functions of the activations that this network uses."""
+    """Return the C functions of the activations that this network uses; empty if it uses none."""
     D, functions = program.dimensions, []
     used = {program.input_activation, *(layer.activation for layer in program.layers)}
     if "tanh" in used:
@@ -220,7 +225,7 @@ def _format_activations(program: Program, prefix: str) -> str:
 
 
 def _format_network(program: Program, prefix: str, NAME: str) -> str:
-    """Return the lines from observations to the acceleration. Layers alternate between the buffers x and y."""
+    """Return the C lines from observations to the acceleration. Layers alternate between the buffers x and y."""
     lines, source, target, buffers = [], "agent->observations", "x", set()
     if program.input_activation != "none":
         first = program.layers[0].weight.shape[1]
@@ -253,7 +258,7 @@ def _select_weights(program: Program, prefix: str, name: str) -> str:
 
 
 def _format_near_obstacle(program: Program, NAME: str) -> list[str]:
-    """Return the lines that set `near_obstacle`, or none if the program has one set of layers."""
+    """Return the lines that set `near_obstacle`; an empty list if the program has one set of layers."""
     if not program.near_obstacle_layers:
         return []
     channel = program.obstacle_channel
@@ -266,7 +271,7 @@ def _format_near_obstacle(program: Program, NAME: str) -> list[str]:
 
 
 def _format_clamp(program: Program, buffer: str) -> list[str]:
-    """Return the lines that clamp the acceleration in a buffer, or none."""
+    """Return the lines that clamp the acceleration in a buffer; an empty list if the program has no clamp."""
     if program.clamp is None:
         return []
     D, clamp = program.dimensions, format_c_float(program.clamp)

@@ -26,7 +26,10 @@ def get_controller_name(controller: Any) -> str:
 
 
 def check_local(controller: Any) -> Senses:
-    """Return the senses of a local controller. Raise InputError for any other."""
+    """Return the senses of a local controller. Raise InputError if it is not callable, privileged, or has no `Senses`.
+
+    Also raise InputError for hop_mean = "sender", which needs an ideal radio.
+    """
     if inspect.isclass(controller) or not callable(controller):
         raise InputError(
             f"controller must be a controller, such as equiflock.load('etdagnn'), got {shorten_repr(controller)}"
@@ -48,7 +51,10 @@ def check_local(controller: Any) -> Senses:
 
 
 def resolve_dimensions(controller: Any, dimensions: int | None) -> int:
-    """Return D of the export: the given one, or the one the controller is built for, or 2."""
+    """Return D of the export: the one the controller is built for, else the given one, else 2.
+
+    Raise InputError if the given one is neither 2 nor 3, or differs from the controller's.
+    """
     built = getattr(unwrap_scaled(controller)[0], "dimensions", None)
     if dimensions is not None and check_count("dimensions", dimensions) not in (2, 3):
         raise InputError(f"dimensions must be 2 or 3, got {dimensions}")
@@ -58,7 +64,10 @@ def resolve_dimensions(controller: Any, dimensions: int | None) -> int:
 
 
 def resolve_orbit(controller: Any, orbit: Orbit | None, dimensions: int) -> Orbit | None:
-    """Return the orbit technique of the export: the given one, or the controller's; None for D = 3."""
+    """Return the orbit technique of the export: the given one, else the controller's own, else None.
+
+    For D = 3 return None, and raise InputError if one is given.
+    """
     if orbit is not None and not isinstance(orbit, Orbit):
         raise InputError(f"orbit must be an Orbit, such as equiflock.Orbit(), or None, got {shorten_repr(orbit)}")
     if orbit is not None and dimensions != 2:

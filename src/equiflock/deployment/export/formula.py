@@ -47,7 +47,7 @@ OPERATORS = ARITHMETIC | UNARY_OPERATORS | LOGIC | RELATIONS
 
 
 def format_c_float(number: float) -> str:
-    """Return a number as a C constant that float represents exactly. Raise InputError if it is out of range."""
+    """Return a number, rounded to float32, as a C constant. Raise InputError if it is finite but too large."""
     if MAX_FLOAT32 < abs(number) < math.inf:
         raise InputError(
             f"constants must be at most {MAX_FLOAT32:.1e}, the largest float in C, got {shorten_repr(number)}"
@@ -96,7 +96,7 @@ class Formula:
         return f"def {function_name}({', '.join(self.arguments)}):\n" + textwrap.indent(body, "    ")
 
     def to_c(self, function_name: str) -> str:
-        """Return a C99 function of `float` with this name."""
+        """Return a C99 function of `float` with this name. Raise InputError if a statement cannot be translated."""
         parameters = ", ".join(f"float {_format_variable(name)}" for name in self.arguments)
         lines = [f"static inline float {function_name}({parameters})", "{"]
         # Not every weight uses all of its arguments.
@@ -105,13 +105,16 @@ class Formula:
         return "\n".join([*lines, *self._format_block(self._body, 1), "}"])
 
     def _is_read(self, name: str) -> bool:
+        """Return whether the function reads a variable, and does not only assign it."""
         nodes = (node for line in self._body for node in ast.walk(line))
         return any(isinstance(node, ast.Name) and node.id == name and not _is_assigned(node) for node in nodes)
 
     def _format_block(self, lines: list[ast.stmt], depth: int) -> list[str]:
+        """Return the C lines of statements, indented by `depth` levels."""
         return [text for line in lines for text in self._format_statement(line, depth)]
 
     def _format_statement(self, line: ast.stmt, depth: int) -> list[str]:
+        """Return the C lines of a return, assignment, if or pass. Raise InputError for any other statement."""
         pad = "    " * depth
         match line:
             case ast.Return(value=ast.expr() as value):
@@ -133,7 +136,10 @@ class Formula:
         return self._raise_unsupported(f"{ast.unparse(line)!r} cannot be translated to C")
 
     def _format_expression(self, node: ast.expr, is_condition: bool = False) -> str:
-        """Return an expression in C. `is_condition`: only its truth value counts."""
+        """Return an expression in C. Raise InputError if it is unsupported.
+
+        `is_condition`: only the truth value of the expression counts.
+        """
         match node:
             case ast.Constant(value=bool() as value):
                 return "1.0f" if value else "0.0f"
@@ -168,6 +174,7 @@ class Formula:
         return self._raise_unsupported(f"{ast.unparse(node)!r} cannot be translated to C")
 
     def _format_call(self, name: str, arguments: list[str]) -> str:
+        """Return a function call in C; `name` is the Python name, and `arguments` are C expressions."""
         # fmaxf and fminf take two arguments: nest them.
         if name in ("max", "min"):
             text = arguments[0]
@@ -180,6 +187,7 @@ class Formula:
         return f"{C_FUNCTIONS[name]}({', '.join(arguments)})"
 
     def _raise_unsupported(self, reason: str) -> NoReturn:
+        """Raise InputError with the feature's name and the reason why its weight cannot be exported."""
         raise InputError(
             f"the weight of the feature {self.name!r} cannot be exported: {reason}; it must be a function, defined "
             "with def, that uses only arithmetic, if and functions of math"
@@ -187,9 +195,10 @@ class Formula:
 
 
 def build_formulas(features: Iterable[Feature]) -> dict[Callable[..., float], tuple[str, Formula]]:
-    """Return the function name ("weigh_" and the feature's name) and formula of every weight.
+    """Return, by weight function, its name in the export and its formula.
 
-    Features that differ only in their options share a formula: options are its arguments.
+    A name is "weigh_" and the feature's name, with a number if it is taken. Features that differ only in their options
+    share a formula: options are its arguments.
     """
     formulas: dict[Callable[..., float], tuple[str, Formula]] = {}
     names: set[str] = set()
@@ -204,7 +213,7 @@ def build_formulas(features: Iterable[Feature]) -> dict[Callable[..., float], tu
 
 
 class _NameResolver(ast.NodeTransformer):
-    """Replaces global and closure names by their numbers, and functions by `math.X`."""
+    """Replaces global and closure names by their numbers, and functions by `math.X`; local names and arguments stay."""
 
     def __init__(
         self, variables: dict[str, Any], local: set[str], raise_unsupported: Callable[[str], NoReturn]
@@ -212,9 +221,11 @@ class _NameResolver(ast.NodeTransformer):
         self.variables, self.local, self.raise_unsupported = variables, local, raise_unsupported
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Return the node if it is local, else what replaces it."""
         return node if node.id in self.local else self._resolve_value(node, self.variables.get(node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Return what replaces a dotted name such as `math.sqrt` or `constants.RADIUS`."""
         names, base = [node.attr], node.value
         while isinstance(base, ast.Attribute):
             names, base = [base.attr, *names], base.value
@@ -226,10 +237,15 @@ class _NameResolver(ast.NodeTransformer):
         return self._resolve_value(node, value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """Return the assignment without its type; `pass` if nothing is assigned."""
         # Drop the type of a local variable.
         return self.visit(ast.Assign([node.target], node.value)) if node.value is not None else ast.Pass()
 
     def _resolve_value(self, node: ast.AST, value: Any) -> ast.AST:
+        """Return a number as a constant, or a function as the name of its equivalent in `math` or builtins.
+
+        Raise InputError for any other value.
+        """
         if is_finite(value):
             return ast.Constant(float(value))
         if value in (math.inf, -math.inf) and isinstance(value, float):

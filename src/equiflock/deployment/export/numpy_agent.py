@@ -16,7 +16,7 @@ VECTOR_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
 
 
 def format_numpy_agent(program: Program, stem: str) -> str:
-    """Return the Python file, which loads its weights from the .npz file of the same name."""
+    """Return the text of the Python file, which loads its weights from the .npz file of the same stem."""
     senses, scale = program.senses, program.acceleration_scale
     length, time = senses.scales
     words = {
@@ -43,19 +43,22 @@ def format_numpy_agent(program: Program, stem: str) -> str:
 
 
 def _format_weight_functions(program: Program) -> list[str]:
-    """Return functions for the feature weights that are more than one expression of |r_ij|^2."""
+    """Return Python functions for the feature weights that are more than one expression of |r_ij|^2.
+
+    The other weights are written in the table CHANNELS.
+    """
     texts = (formula.to_python(name) for name, formula in build_formulas(list_features(program)).values())
     return [text for text in texts if _extract_expression(text) is None]
 
 
 def _extract_expression(function: str) -> str | None:
-    """Return the expression of a function of |r_ij|^2 that has a single return statement, else None."""
+    """Return the expression of a Python function of `square`, |r_ij|^2, that only returns it; else None."""
     head, _, body = function.partition("\n    return ")
     return body if head.endswith("(square):") and "\n" not in body else None
 
 
 def _format_channels(program: Program) -> list[str]:
-    """Return a row of CHANNELS for each channel."""
+    """Return a row of the table CHANNELS for each channel: weight, whether of v_ij, among whom, whether a mean."""
     names, lines = build_formulas(list_features(program)), []
     for feature, (_, aggregation) in zip(program.senses.features, program.senses.channels, strict=True):
         arguments = ["square", *(["inner"] if feature.uses_velocity else []), *map(repr, feature.options)]
@@ -68,7 +71,7 @@ def _format_channels(program: Program) -> list[str]:
 
 
 def _format_activations(program: Program) -> list[str]:
-    """Return the functions of the vector activations that this network uses."""
+    """Return the lines of the functions of the vector activations that this network uses; tanh is NumPy's."""
     used, lines = {program.input_activation, *(layer.activation for layer in program.layers)}, []
     for kind, (docstring, scale) in VECTOR_ACTIVATIONS.items():
         if kind in used:
@@ -81,7 +84,7 @@ def _format_activations(program: Program) -> list[str]:
 
 
 def _format_network(program: Program) -> list[str]:
-    """Return the lines from observations to the acceleration."""
+    """Return the Python lines from observations, `x`, to the acceleration before the clamp, also `x`."""
     lines, key_prefix = [], '"'
     if program.input_activation != "none":
         lines.append(f"x = {_format_activation(program.input_activation, 'x')}")
@@ -98,12 +101,13 @@ def _format_network(program: Program) -> list[str]:
 
 
 def _format_activation(activation: Activation, x: str) -> str:
+    """Return the Python expression of an activation of the expression `x`."""
     function = "np.tanh" if activation == "tanh" else activation.replace("-", "_")
     return x if activation == "none" else f"{function}({x})"
 
 
 def _format_clamp(program: Program) -> list[str]:
-    """Return the line that clamps the acceleration, or none."""
+    """Return the line that clamps the acceleration; an empty list if the program has no clamp."""
     if program.clamp is None:
         return []
     if program.clamp_by == "entry":

@@ -111,7 +111,10 @@ class Program:
         return channel
 
     def __call__(self, observations: FloatArray) -> FloatArray:
-        """Return accelerations (.., D) for observations (.., K, C, D), in float64. Every export computes this."""
+        """Return accelerations (.., D) in the robots' units for observations (.., K, C, D), computed in float64.
+
+        Every export computes this.
+        """
         x = self._select_by_obstacle(observations, lambda layers: self._apply_layers(observations, layers))
         return _clamp_acceleration(x.reshape(*x.shape[:-2], -1), self.clamp, self.clamp_by) * self.acceleration_scale
 
@@ -133,14 +136,17 @@ class Program:
     def _select_by_obstacle(
         self, observations: FloatArray, compute: Callable[[tuple[Layer, ...]], FloatArray]
     ) -> FloatArray:
-        """Return `compute(layers)`, and `compute(near_obstacle_layers)` for agents that know of an obstacle."""
+        """Return `compute(layers)`, and `compute(near_obstacle_layers)` for agents that know of an obstacle.
+
+        These are the agents whose obstacle channel is not zero in some hop.
+        """
         if not self.near_obstacle_layers:
             return compute(self.layers)
         near_obstacle = (observations[..., self.obstacle_channel, :] != 0.0).any(axis=(-2, -1))
         return np.where(near_obstacle[..., None, None], compute(self.near_obstacle_layers), compute(self.layers))
 
     def _apply_layers(self, observations: FloatArray, layers: tuple[Layer, ...]) -> FloatArray:
-        """Return the output of layers: vectors (.., outputs, D), or numbers (.., outputs, 1)."""
+        """Apply the input activation and layers. Return vectors (.., outputs, D), or numbers (.., outputs, 1)."""
         x = observations.astype(np.float64).reshape(*observations.shape[:-3], -1, self.vector_size)
         x = _activate(x, self.input_activation)
         for layer in layers:
@@ -155,7 +161,10 @@ def _build_obstacle_mask(senses: Senses) -> list[bool]:
 
 
 def _activate(x: FloatArray, activation: Activation) -> FloatArray:
-    """Apply an activation to vectors (.., D), or to numbers (.., 1)."""
+    """Apply an activation to vectors x (.., D), or to numbers (.., 1).
+
+    "scale-tanh" is x tanh |x|, "scale-log" is x ln(1 + |x|) / |x|.
+    """
     if activation == "none":
         return x
     if activation == "tanh":
@@ -165,6 +174,7 @@ def _activate(x: FloatArray, activation: Activation) -> FloatArray:
 
 
 def _clamp_acceleration(x: FloatArray, clamp: float | None, by: ClampBy) -> FloatArray:
+    """Clamp the norm of accelerations x (.., D) to `clamp`, or each entry to [-clamp, clamp]; None does not clamp."""
     if clamp is None:
         return x
     if by == "entry":
@@ -175,6 +185,8 @@ def _clamp_acceleration(x: FloatArray, clamp: float | None, by: ClampBy) -> Floa
 
 def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | None = None) -> Program:
     """Return the program of a controller. Raise InputError if it has no equivalent program.
+
+    The program is compared with the controller on random observations.
 
     Args:
         controller: a network of the package, a module whose attribute `chain` has its layers, or a law whose
@@ -198,7 +210,7 @@ def is_network(controller: object) -> bool:
 
 
 def _read_network(network: Any) -> dict[str, Any]:
-    """Return the fields of a Program that a network determines."""
+    """Return the fields of a Program that a network determines. Raise InputError if it has custom layers."""
     chain, near = _build_chains(network)
     if chain is None or (near is not None and _get_chain_shape(near) != _get_chain_shape(chain)):
         raise InputError(
@@ -215,7 +227,10 @@ def _read_network(network: Any) -> dict[str, Any]:
 
 
 def _build_chains(network: Any) -> tuple[Chain | None, Chain | None]:
-    """Return the chain of a network, or None if it has custom layers, and the chain for agents near an obstacle."""
+    """Return the chain of a network, and the chain for agents near an obstacle, or None if it has no such layers.
+
+    Both are None if the network has custom layers.
+    """
     if isinstance(network, CompiledNetwork):
         architecture, tensors = network.architecture, network.tensors
         near = build_chain(architecture, tensors, near=True) if architecture.near else None
@@ -234,7 +249,7 @@ def _build_chains(network: Any) -> tuple[Chain | None, Chain | None]:
 
 
 def _get_chain_shape(chain: Chain) -> tuple[Any, ...]:
-    """Return all of a chain except the values of its weights."""
+    """Return what two chains must share to be alternatives: activations and shapes, not the values of weights."""
     return (
         chain.input_activation,
         chain.acts_on_vectors,
@@ -244,7 +259,7 @@ def _get_chain_shape(chain: Chain) -> tuple[Any, ...]:
 
 
 def _read_layers(chain: Chain) -> tuple[Layer, ...]:
-    """Return the layers of a chain; matrices without an activation between them are multiplied."""
+    """Return the layers of a chain in float32; matrices without an activation between them are multiplied."""
     layers: list[Layer] = []
     weight: FloatArray | None = None
     bias: FloatArray | None = None
@@ -268,7 +283,10 @@ def _make_layer(weight: FloatArray, bias: FloatArray | None, activation: Activat
 
 
 def _read_law(law: Any, senses: Senses, D: int) -> dict[str, Any]:
-    """Return the fields of a Program that a law determines. Its values at unit vectors are its matrix."""
+    """Return the fields of a Program that a law determines, from its values at zero and at unit vectors, without clamp.
+
+    A rotation-equivariant law gets one coefficient per vector, any other a full matrix and a bias.
+    """
     has_clamp = is_dataclass(law) and any(each.name == "clamp" for each in fields(law))
     clamp: float | None = law.clamp if has_clamp else None
     by: ClampBy = getattr(law, "clamp_by", "norm")
@@ -294,7 +312,7 @@ def _read_law(law: Any, senses: Senses, D: int) -> dict[str, Any]:
 
 
 def _evaluate(controller: Any, observations: FloatArray) -> FloatArray:
-    """Return a controller's accelerations. Raise InputError if it fails or returns another shape."""
+    """Return a controller's accelerations (B, N, D). Raise InputError if it fails or returns another shape."""
     name, shape = get_controller_name(controller), observations.shape
     compute: Callable[..., Any] = as_numpy_function(controller)
     try:
@@ -309,7 +327,10 @@ def _evaluate(controller: Any, observations: FloatArray) -> FloatArray:
 
 
 def _check_agreement(program: Program, controller: Any, senses: Senses) -> None:
-    """Raise InputError unless program and controller agree on random observations, in the controller's units."""
+    """Raise InputError if program and controller differ by more than PROBE_TOLERANCE on random observations.
+
+    Both are compared in the controller's units.
+    """
     rng = np.random.default_rng(0)
     shape = 1, PROBE_COUNT, senses.hops, senses.width, program.dimensions
     # Observations of all magnitudes, because some functions are linear only for small ones.

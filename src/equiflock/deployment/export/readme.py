@@ -21,7 +21,10 @@ EXAMPLE_NEIGHBOURS = 10
 
 
 def format_readme(program: Program, stem: str, suffix: str) -> str:
-    """Return the README, in Markdown, of an exported file with this stem and suffix."""
+    """Return the README, in Markdown, of an exported file with this stem and suffix: .h, .py or .onnx.
+
+    A program without layers has no section on memory and operations.
+    """
     senses, D = program.senses, program.dimensions
     parts = [
         f"# {stem}{suffix}",
@@ -46,6 +49,7 @@ def format_readme(program: Program, stem: str, suffix: str) -> str:
 
 
 def _format_usage(stem: str, suffix: str) -> str:
+    """Return how to use the exported file, which depends on its suffix."""
     if suffix == ".onnx":
         return (
             "Input `observations` (B, N, K, C, D), output `accelerations` (B, N, D), both float32, B and N dynamic. "
@@ -64,7 +68,7 @@ def _format_usage(stem: str, suffix: str) -> str:
 
 
 def _format_channels(program: Program) -> list[str]:
-    """Return a table with a row per channel of hop 1, and a sentence on older hops."""
+    """Return the lines of a table with a row per channel of hop 1, and a sentence on the other hops."""
     lines = ["| channel | feature | aggregation | weight times | among |", "|---|---|---|---|---|"]
     pairs = zip(program.senses.features, program.senses.channels, strict=True)
     for c, (feature, (_, aggregation)) in enumerate(pairs):
@@ -77,7 +81,7 @@ def _format_channels(program: Program) -> list[str]:
 
 
 def list_message_fields(program: Program) -> list[tuple[int, int, str, str]]:
-    """Return the fields of a message: first byte, last byte, type, meaning."""
+    """Return the fields of a message: first byte, last byte (inclusive), type, meaning."""
     D, relayed = program.dimensions, program.relayed_count
     rows: list[tuple[int, int, str, str]] = [
         (0, 1, "2 letters", "`EF`"),
@@ -96,13 +100,14 @@ def list_message_fields(program: Program) -> list[tuple[int, int, str, str]]:
 
 
 def _format_message_table(program: Program) -> list[str]:
+    """Return the lines of a table with a row per field of a message."""
     fields = ((f"{a}-{b}" if a < b else f"{a}", kind, meaning) for a, b, kind, meaning in list_message_fields(program))
     rows = [f"| {' | '.join(row)} |" for row in fields]
     return ["| bytes | type | meaning |", "|---|---|---|", *rows]
 
 
 def _format_bandwidth(program: Program) -> list[str]:
-    """Return the size of a message, and a table of bandwidths."""
+    """Return the size of a message, and a table of bandwidths at RATES steps per second."""
     D, senses = program.dimensions, program.senses
     size = count_message_bytes(senses, D)
     floats = f"2 D + (K - 1) C D = {2 * D} + {program.relayed_count}"
@@ -117,7 +122,7 @@ def _format_bandwidth(program: Program) -> list[str]:
 
 
 def count_operations(program: Program, neighbours: int) -> int:
-    """Estimate the multiplications and additions of a step; a root or another function counts as one."""
+    """Estimate the multiplications and additions of an agent's step; a root or another function counts as one."""
     D, C, K = program.dimensions, program.senses.width, program.senses.hops
     # Per neighbour: r_ij, v_ij, |r_ij|^2, about five operations per weight, the features, the relayed observations.
     messages = neighbours * (4 * D + len(list_features(program)) * (5 + 2 * D) + program.relayed_count)
@@ -136,6 +141,7 @@ _NEAR_OBSTACLE_NOTE = " Half of them are for agents that know of an obstacle: a 
 
 
 def _format_costs(program: Program) -> list[str]:
+    """Return a list of weights, memory of the C agent, and operations per step."""
     size, weight_count = count_agent_bytes(program), program.weight_count
     operations = count_operations(program, EXAMPLE_NEIGHBOURS)
     return [
@@ -149,6 +155,7 @@ def _format_costs(program: Program) -> list[str]:
 
 
 def _format_units(program: Program) -> str:
+    """Return the units of the export: those of the training, or the robots' units and the scale factors."""
     length, time = program.senses.scales
     if not program.senses.is_scaled:
         return (
@@ -170,6 +177,7 @@ def _format_obstacles(program: Program) -> str:
 
 
 def _format_orbit(program: Program) -> str:
+    """Return how an agent uses messages of obstacle agents, with the parameters of its orbit technique."""
     if program.dimensions != 2:
         return "Obstacle agents exist in 2D only; their messages are dropped."
     rule = f"Only the nearest obstacle agent (group {OBSTACLE_GROUP}) counts"

@@ -12,6 +12,8 @@ from equiflock.runtime.checks import InputError
 def fill_template(name: str, words: Mapping[str, object], parts: Collection[str], comment: tuple[str, str]) -> str:
     """Return a template with its placeholders filled in and only the given parts.
 
+    More than two empty lines in a row become two.
+
     Args:
         name: file name in templates/.
         words: value of each placeholder `@word@`.
@@ -35,7 +37,10 @@ def fill_template(name: str, words: Mapping[str, object], parts: Collection[str]
 
 
 def make_identifier(stem: str) -> str:
-    """Return a file stem as an identifier of C and Python. Raise InputError if it does not start with a letter."""
+    """Return a file stem as a lower-case identifier of C and Python; characters other than letters and digits become _.
+
+    Raise InputError if it does not start with a letter.
+    """
     word = re.sub(r"\W", "_", stem, flags=re.ASCII).lower()
     if not re.match(r"[a-z]", word):
         raise InputError(f"the name of an exported file must start with a letter, got {stem!r}")

@@ -272,6 +272,9 @@ ENTRIES: tuple[Entry, ...] = (
 
 
 def build_claim_jobs(names: tuple[str, ...] = ()) -> list[ClaimJob]:
-    """Return the measurements of all entries, or of those named."""
+    """Return a job per claim of all entries, or of those named; unknown names select nothing.
+
+    A claim's number is its index among the claims of all entries, whichever are named.
+    """
     claims = [(entry, claim) for entry in ENTRIES for claim in entry.claims]
     return [ClaimJob(n, claim) for n, (entry, claim) in enumerate(claims) if not names or entry.name in names]

@@ -45,7 +45,10 @@ class ConnectivityJob(PolicyFlightJob):
         return self.build_scenario("flocking")
 
     def run(self) -> pd.DataFrame:
-        """Return for every flock: components at the end, whether always connected, time of the first disconnection."""
+        """Return a row per flock: flock, final_components, always_connected and first_disconnection.
+
+        The latter is a time in seconds, infinite for a flock that is always connected.
+        """
         run = self.fly(self.draw_start(), keep_every=None, record=(metrics.component_count,))
         components = run.series["component_count"]
         disconnected = components > 1
@@ -73,7 +76,7 @@ def build_connectivity_jobs(
 
 
 def find_contrasting_flocks(table: pd.DataFrame, seed: int) -> list[int]:
-    """Return the flocks that end disconnected under the law and are always connected under this seed's network."""
+    """Return the flocks that end disconnected under the law and are always connected under the seed's network."""
     # Both tables are indexed by flock, so that the conditions combine flock by flock.
     law = table[table.controller == LAW].set_index("flock")
     network = table[(table.controller == NETWORK) & (table.seed == seed)].set_index("flock")

@@ -54,7 +54,10 @@ class FlockingJob(PolicyFlightJob):
         return self.build_scenario("flocking")
 
     def run(self) -> pd.DataFrame:
-        """Return velocity variance and mean acceleration norm every 0.01 s."""
+        """Return quartiles over flocks of velocity variance and mean acceleration norm every 0.01 s.
+
+        The columns are those of `build_curve_table`.
+        """
         recorded = metrics.velocity_variance, metrics.mean_acceleration_norm
         run = self.fly(self.draw_start(), keep_every=None, record=recorded)
         return build_curve_table(run.series, self.time_step)
@@ -89,6 +92,8 @@ def build_flocking_statements(table: pd.DataFrame) -> list[Statement]:
 
 
 def _f1(curves: Curves, sizes: list[int]) -> Statement:
+    """Return F1: mean aggregation brings the variance below 0.2 before sum aggregation."""
+
     def compute_settling_times(name: str, agents: int) -> Float64[np.ndarray, " S"]:
         """Return the first time at which the median velocity variance is below 0.2, per seed; infinite if never."""
         below = curves.get_curve("median", name, metric=VARIANCE, agents=agents) < LOW_VARIANCE
@@ -111,7 +116,10 @@ def _f1(curves: Curves, sizes: list[int]) -> Statement:
 
 
 def _f2(curves: Curves, small: list[int], large: list[int]) -> Statement:
+    """Return F2: which controllers have the lower final variance, for the small (N <= 100) and the large sizes."""
+
     def below(a: str, b: str, n: int) -> Check:
+        """Return the check that the final median variance of a is below that of b, at size n."""
         return Check.less(
             f"N = {n}, last variance: {a} below {b}",
             curves.last("median", a, metric=VARIANCE, agents=n),
@@ -133,6 +141,7 @@ def _f2(curves: Curves, small: list[int], large: list[int]) -> Statement:
 
 
 def _f3(curves: Curves) -> Statement:
+    """Return F3: at N = 50, three controllers have a lower variance than the expert most of the time."""
     # The expert has no training seeds: its single curve is compared with those of all seeds.
     expert = curves.get_curve("median", EXPERT, metric=VARIANCE, agents=50)
 
@@ -160,6 +169,7 @@ def _f3(curves: Curves) -> Statement:
 
 
 def _f4(curves: Curves) -> Statement:
+    """Return F4: at N = 100, ETDAGNN has a lower final variance than the expert."""
     last = curves.last("median", "etdagnn", metric=VARIANCE, agents=100)
     expert = np.broadcast_to(curves.last("median", EXPERT, metric=VARIANCE, agents=100), last.shape)
     return Statement(
@@ -171,8 +181,10 @@ def _f4(curves: Curves) -> Statement:
 
 
 def _f5(curves: Curves, sizes: list[int]) -> Statement:
+    """Return F5: the final acceleration norm of sum aggregation is that of mean aggregation or a little smaller."""
+
     def compute_excess(mean: str, sum_: str, n: int) -> Float64[np.ndarray, " S"]:
-        """Return the acceleration norm of a mean-aggregation controller minus a sum-aggregation one's."""
+        """Return the final acceleration norm of a mean-aggregation controller minus that of a sum-aggregation one."""
         return np.asarray(
             curves.last("median", mean, metric=EFFORT, agents=n) - curves.last("median", sum_, metric=EFFORT, agents=n)
         )
@@ -191,6 +203,7 @@ def _f5(curves: Curves, sizes: list[int]) -> Statement:
 
 
 def _f6(curves: Curves, sizes: list[int]) -> Statement:
+    """Return F6: all controllers have about the same final acceleration norm."""
     last = {
         (name, n): curves.last("median", name, metric=EFFORT, agents=n) for name, n in product(PAPER_NETWORKS, sizes)
     }

@@ -55,7 +55,10 @@ class CloningJob:
         return {"controller": self.recipe.controller.partition(":")[0], "seed": self.recipe.seed}
 
     def run(self) -> pd.DataFrame:
-        """Return losses, gap, and the bound with its terms, before the first and after every measured epoch."""
+        """Clone, and return a row per measured epoch, epoch 0 first: losses, gap, and the bound with its terms.
+
+        The data is generated first where it is missing.
+        """
         from equiflock.learning.cloning import clone
         from equiflock.theory import generalization_bound
 
@@ -94,7 +97,10 @@ class CloningJob:
 def build_datasets(
     seeds: tuple[int, ...], interpretation: Interpretation, template: FastForward, folder: Path
 ) -> dict[Path, FastForward]:
-    """Return a dataset per seed, which also seeds the training, by its subdirectory of `folder`."""
+    """Return the settings of a dataset per seed by its subdirectory of `folder`; nothing is generated.
+
+    The seed of a dataset is also that of the trainings on it.
+    """
     shared: dict[str, Any] = {
         "expert": interpretation.expert,
         "velocities": interpretation.velocities,
@@ -131,7 +137,7 @@ def compute_correlation(curves: Curves, controller: str, first: int = 1) -> Floa
 
 
 def standardize(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X"]:
-    """Subtract the mean over epochs and divide by the standard deviation; return zeros if constant."""
+    """Subtract each seed's mean over epochs and divide by its standard deviation; a constant row becomes zeros."""
     centred = values - values.mean(axis=1, keepdims=True)
     deviation = centred.std(axis=1, keepdims=True)
     return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
@@ -149,6 +155,7 @@ def build_generalization_statements(table: pd.DataFrame) -> list[Statement]:
 
 
 def _g1(curves: Curves) -> Statement:
+    """Return G1: the numbers of tuples."""
     train, test = (curves.last(f"{split}_tuples", "etdagnn") for split in ("train", "test"))
     return Statement(
         "G1",
@@ -163,8 +170,11 @@ def _g1(curves: Curves) -> Statement:
 
 
 def _g2(curves: Curves) -> Statement:
+    """Return G2: the gap is near zero for all controllers."""
+
     # The largest |test loss - training loss| over all epochs.
     def largest(name: str) -> Float64[np.ndarray, " S"]:
+        """Return the largest |gap| over the measured epochs, per seed."""
         return np.asarray(np.abs(curves.get_curve("gap", name)).max(axis=1))
 
     return Statement(
@@ -176,6 +186,7 @@ def _g2(curves: Curves) -> Statement:
 
 
 def _g3(curves: Curves) -> Statement:
+    """Return G3: the order of the bounds at the last epoch."""
     bounds = {name: curves.last("bound", name) for name in PAPER_NETWORKS}
     ratio = bounds["etdagnn"] / bounds["tdagnn-tf-mean"]
     return Statement(
@@ -191,6 +202,7 @@ def _g3(curves: Curves) -> Statement:
 
 
 def _g4(curves: Curves) -> Statement:
+    """Return G4: the largest dimensions of weight matrices."""
     return Statement(
         "G4",
         "The largest dimension of a weight matrix is 33 for each TDAGNN and 16 for ETDAGNN.",
@@ -203,6 +215,7 @@ def _g4(curves: Curves) -> Statement:
 
 
 def _g5(curves: Curves) -> Statement:
+    """Return G5: how much of the bound is due to the data bound, and to the norms of the weights."""
     # TF and TF-mean differ only in the aggregation, so they show its effect on the bound.
     data = curves.last("data_bound", "tdagnn-tf") / curves.last("data_bound", "tdagnn-tf-mean")
     points = curves.last("bound", "tdagnn-tf") - curves.last("bound", "tdagnn-tf-mean")
@@ -225,6 +238,7 @@ def _g5(curves: Curves) -> Statement:
 
 
 def _g6(curves: Curves) -> Statement:
+    """Return G6: the correlation of bound and gap over epochs."""
     return Statement(
         "G6",
         "Over epochs, bound and empirical gap have a correlation of at least 0.95.",
@@ -237,6 +251,7 @@ def _g6(curves: Curves) -> Statement:
 
 
 def _g7(curves: Curves) -> Statement:
+    """Return G7: ETDAGNN's weights are larger on average than those of the others."""
     size = {name: curves.last("mean_weight", name) for name in PAPER_NETWORKS}
     return Statement(
         "G7",

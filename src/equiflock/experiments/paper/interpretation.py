@@ -65,7 +65,10 @@ class Interpretation:
 
     @classmethod
     def from_text(cls, text: str) -> Interpretation:
-        """Parse an interpretation such as `velocities=disc:clamp=150`; omitted choices are the defaults."""
+        """Parse an interpretation such as `velocities=disc:clamp=150`; omitted choices are the defaults.
+
+        Raise InputError if a name or value is unknown.
+        """
         options = parse_options(text) if text else {}
         for name in options:
             if name not in CHOICES:
@@ -84,7 +87,7 @@ class Interpretation:
         """Choices that differ from the defaults."""
         return {name: getattr(self, name) for name in CHOICES if getattr(self, name) != getattr(Interpretation, name)}
 
-    def alternatives(self) -> Iterator[Interpretation]:
+    def iterate_alternatives(self) -> Iterator[Interpretation]:
         """Yield the interpretations that differ from this one in one choice, for all values that a search tries."""
         for name in CHOICES:
             for value in list_values(name):
@@ -92,7 +95,7 @@ class Interpretation:
                     yield replace(self, **{name: value})
 
     def restrict_to(self, *experiments: str) -> Interpretation:
-        """Return this interpretation with only those choices that affect one of these experiments.
+        """Return this interpretation with all choices that affect none of these experiments reset to their defaults.
 
         Interpretations with equal restrictions give equal results in these experiments.
         """
@@ -102,7 +105,10 @@ class Interpretation:
         )
 
     def get_scenario_options(self, scenario: str) -> dict[str, Any]:
-        """Return the options of a scenario under this interpretation, as `make_scenario` accepts them."""
+        """Return the options of a scenario, named with or without options, under this interpretation.
+
+        These are the velocities and, for leaders and obstacles, their own choices, as `make_scenario` accepts them.
+        """
         own = {
             "leaders": ("leader_velocity",),
             "obstacles": ("obstacles", "awareness", "obstacle_node", "clear_time"),

@@ -82,7 +82,7 @@ class JudgedInterpretation:
         return self.held_count, sum(shares) / len(shares)
 
     def find_gains_over(self, other: JudgedInterpretation) -> set[str]:
-        """Return the statements that hold here and not under another interpretation."""
+        """Return the ids of statements that hold here and not under another interpretation."""
         ours, theirs = ({s.id for s in each.statements if s.verdict == "holds"} for each in (self, other))
         return ours - theirs
 
@@ -118,7 +118,10 @@ class Search:
     best: Interpretation = field(default_factory=Interpretation)
 
     def run(self, force: bool = False) -> Interpretation:
-        """Run all stages and return the interpretation with the highest score; `force` first clears the directory."""
+        """Run all stages, with the run directory locked, and return the interpretation with the highest score.
+
+        `force` first clears the directory; otherwise it must be empty or hold the same search.
+        """
         with lock_run_dir(self.folder, KIND, self.settings, OUTPUT_PATTERNS, force):
             self._try_one_by_one()
             self._combine_greedily()
@@ -137,14 +140,16 @@ class Search:
     @property
     def single_changes(self) -> list[Interpretation]:
         """The default interpretation and every single change of it."""
-        return [Interpretation(), *Interpretation().alternatives()]
+        return [Interpretation(), *Interpretation().iterate_alternatives()]
 
     def _try_one_by_one(self) -> None:
+        """Judge the default and every single change of it by flights; `best` stays the default."""
         self._judge_by_flights(
             "one by one", [interpretation.restrict_to(*FLIGHT_EXPERIMENTS) for interpretation in self.single_changes]
         )
 
     def _combine_greedily(self) -> None:
+        """Add single changes that beat the default to `best`, best first; keep each only if it raises the score."""
         # Single changes that raise the score, the best first; ties in the order of their names.
         first = self.flight_results[Interpretation()].score
         single_changes = dict.fromkeys(
@@ -158,6 +163,7 @@ class Search:
                 self._try_interpretations("greedy", [replace(self.best, **single.interpretation.changes)])
 
     def _combine_factorially(self) -> None:
+        """Try all combinations of values of the two training choices that gained most statements individually."""
         # Only choices that affect training: all others are tried again later, under the best of these.
         default = self.flight_results[Interpretation()]
         gains: dict[str, set[str]] = {}
@@ -172,6 +178,7 @@ class Search:
         )
 
     def _retry_single_choices(self) -> None:
+        """Change `best` choice by choice to its best value, for choices that affect neither training nor cloning."""
         for name, choice in CHOICES.items():
             if not {"training", CLONING_EXPERIMENT} & set(choice.affected_experiments):
                 self._try_interpretations(
@@ -179,6 +186,7 @@ class Search:
                 )
 
     def _choose_cloning_epochs(self) -> None:
+        """Set `best.cloning_epochs` to the number with the highest score; also judge the default, for comparison."""
         # Under the best interpretation, to choose the number of epochs; then under the default, for comparison.
         self._judge_by_cloning(self.best)
         results = [
@@ -196,7 +204,10 @@ class Search:
                 self.best = interpretation
 
     def _judge_by_flights(self, stage: str, interpretations: Iterable[Interpretation]) -> None:
-        """Judge interpretations by the experiments with flights."""
+        """Run the experiments with flights and add the statements to `flight_results`.
+
+        Interpretations that are already there are skipped.
+        """
         new = [
             interpretation
             for interpretation in dict.fromkeys(interpretations)
@@ -204,10 +215,10 @@ class Search:
         ]
         profiles = {interpretation: replace(self.profile, interpretation=interpretation) for interpretation in new}
         # All trainings first: otherwise flights that need the same training would wait for each other.
-        self._run(stage, [job for each in profiles.values() for job in self._jobs("training", each)])
+        self._run(stage, [job for each in profiles.values() for job in self._build_jobs("training", each)])
         # Then one interpretation at a time, so that tables are available early; finished jobs are not run again.
         for interpretation, profile in profiles.items():
-            self._run(stage, [job for name in FLIGHT_EXPERIMENTS for job in self._jobs(name, profile)])
+            self._run(stage, [job for name in FLIGHT_EXPERIMENTS for job in self._build_jobs(name, profile)])
             tables = {name: read_experiment_table(name, profile, self.folder) for name in FLIGHT_EXPERIMENTS}
             self.flight_results[interpretation] = JudgedInterpretation(
                 interpretation, tuple(judge_statements(profile, self.folder, tables))
@@ -215,7 +226,10 @@ class Search:
             self.on_stage(stage, 0)
 
     def _judge_by_cloning(self, interpretation: Interpretation) -> None:
-        """Judge an interpretation by the generalization experiment, with every number of epochs."""
+        """Run the generalization experiment with every number of epochs, and add the statements to `cloning_results`.
+
+        The data is generated first, unless a scheduler's workers do so or all jobs are done, and removed afterwards.
+        """
         interpretations = [each.restrict_to(CLONING_EXPERIMENT) for each in self._vary_cloning_epochs(interpretation)]
         profiles = {each: replace(self.profile, interpretation=each) for each in interpretations}
         # All numbers of epochs share the data, which is large and removed afterwards.
@@ -226,7 +240,7 @@ class Search:
             for home, recipe in data.items():
                 recipe.make(home, self.workers, self.on_data, self.on_notice)
         for each, profile in profiles.items():
-            self._run("cloning", self._jobs(CLONING_EXPERIMENT, profile))
+            self._run("cloning", self._build_jobs(CLONING_EXPERIMENT, profile))
             statements = STATEMENT_BUILDERS[CLONING_EXPERIMENT](
                 read_experiment_table(CLONING_EXPERIMENT, profile, self.folder)
             )
@@ -236,12 +250,14 @@ class Search:
             remove_path(home)
 
     def _vary_cloning_epochs(self, interpretation: Interpretation) -> list[Interpretation]:
+        """Return the interpretation with each number of cloning epochs that the search tries, the default first."""
         return [replace(interpretation, cloning_epochs=epochs) for epochs in list_values("cloning_epochs")]
 
-    def _jobs(self, experiment: str, profile: Profile) -> Sequence[Job]:
+    def _build_jobs(self, experiment: str, profile: Profile) -> Sequence[Job]:
         return build_jobs(experiment, profile, self.folder)
 
     def _run(self, stage: str, jobs: Sequence[Job]) -> None:
+        """Run the jobs whose results are missing, each once even if it is listed twice; blocks until all are done."""
         jobs = list(dict.fromkeys(jobs))  # interpretations may share jobs
         self.on_stage(stage, len(jobs))
         run_jobs(

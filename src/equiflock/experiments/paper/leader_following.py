@@ -50,7 +50,11 @@ class LeaderJob(PolicyFlightJob):
         return self.build_scenario("leaders", leader_velocity=self.leader_velocity)
 
     def run(self) -> pd.DataFrame:
-        """Return distance to the leaders' velocity, mean acceleration norm and disconnection every 0.01 s."""
+        """Return quartiles over flocks every 0.01 s; see `build_curve_table`.
+
+        Metrics are the distance to the leaders' velocity, the mean acceleration norm and "disconnected", 0 or 1 per
+        flock.
+        """
         run = self.fly(self.draw_start(), keep_every=None, record=resolve_measures(self.scenario))
         # 0 or 1 per flock; the mean over flocks is the disconnected share.
         series = {**run.series, "disconnected": (run.series[COMPONENTS] > 1).astype(float)}

@@ -42,7 +42,7 @@ class Check:
         larger: Float64[np.ndarray, " S"],
         factor: float = 1.0,
     ) -> Check:
-        """Check that `smaller` < `factor` x `larger`, both given per seed."""
+        """Check that median(`smaller`) < `factor` x median(`larger`), over seeds; both have one value per seed."""
         seeds: Bool[np.ndarray, " S"] = smaller < factor * larger
         # The medians decide; individual seeds are only counted.
         holds = bool(np.median(smaller) < factor * np.median(larger))
@@ -51,13 +51,13 @@ class Check:
 
     @classmethod
     def within(cls, description: str, values: Float64[np.ndarray, " S"], low: float, high: float) -> Check:
-        """Check that `low` <= value <= `high`, with one value per seed."""
+        """Check that `low` <= median over seeds <= `high`; `values` has one value per seed."""
         seeds: Bool[np.ndarray, " S"] = (values >= low) & (values <= high)
         return cls(description, _format_spread(values), bool(low <= np.median(values) <= high), tuple(seeds.tolist()))
 
     @classmethod
     def equal_to(cls, description: str, values: Float64[np.ndarray, " S"], expected: int) -> Check:
-        """Check that every value, one per seed, equals the expected number."""
+        """Check that every value, one per seed, equals the expected number; here all seeds decide, not their median."""
         seeds = tuple((values == expected).tolist())
         return cls(description, ", ".join(f"{count:,.0f}" for count in np.unique(values)), all(seeds), seeds)
 
@@ -101,7 +101,7 @@ def _format_spread(values: Float64[np.ndarray, " S"]) -> str:
 
 
 def write_ledger(statements: Sequence[Statement], path: str | os.PathLike[str]) -> Path:
-    """Write the ledger as JSON: every statement with its rule, its checks and the verdict."""
+    """Write the ledger atomically as JSON: every statement with its rule, checks and verdict. Return the path."""
     content = [
         {**asdict(statement), "verdict": statement.verdict, "summary": statement.summary} for statement in statements
     ]

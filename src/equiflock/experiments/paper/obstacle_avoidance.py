@@ -107,21 +107,24 @@ class OutcomeTable:
         self.sides = sorted(int(s) for s in table.sides.unique())
 
     def compute_failure_rates(self, controller: str, sides: int, uses_orbit: bool) -> Float64[np.ndarray, " S"]:
-        """Return the fraction of flights that failed, per seed."""
+        """Return the fraction of flights that failed, per seed in ascending order."""
         rows = self.select_rows([controller], sides, uses_orbit)
         return np.asarray(rows.groupby("seed").failed.mean().sort_index())
 
     def compute_outcome_shares(
         self, outcomes: Iterable[Outcome], names: Iterable[str], sides: int, uses_orbit: bool
     ) -> Any:
-        """Return the share of failures with one of these outcomes, per seed; NaN without failures."""
+        """Return, of the failures of these controllers together, the share with one of these outcomes, per seed.
+
+        The outcomes must be failures; without failures the share is NaN.
+        """
         rows = self.select_rows(names, sides, uses_orbit)
         selected = rows.outcome.isin([outcome.name for outcome in outcomes])
         counts = rows.assign(selected=selected).groupby("seed")[["selected", "failed"]].sum().sort_index()
         return (counts.selected / counts.failed).to_numpy(float)
 
     def select_rows(self, names: Iterable[str], sides: int, uses_orbit: bool) -> pd.DataFrame:
-        """Return the flights of these controllers past obstacles of one size."""
+        """Return the flights of these controllers past obstacles of `sides` sides, with or without the technique."""
         table = self.table
         return table[table.controller.isin(list(names)) & (table.sides == sides) & (table.uses_orbit == uses_orbit)]
 
@@ -136,6 +139,7 @@ def build_obstacle_statements(table: pd.DataFrame) -> list[Statement]:
 
 
 def _o1(outcomes: OutcomeTable) -> Statement:
+    """Return O1: without the orbit technique nearly all flights fail, by disconnection."""
     checks = []
     for s, name in product(outcomes.sides, PAPER_NETWORKS):
         checks.append(
@@ -154,6 +158,7 @@ def _o1(outcomes: OutcomeTable) -> Statement:
 
 
 def _o2(outcomes: OutcomeTable) -> Statement:
+    """Return O2: the orbit technique lowers the failure rate by at least a margin that depends on the sides."""
     # The paper's margins by perimeter, less 1e-9 for the rounding of differences of fractions.
     least = {s: 0.8 if s <= 24 else 0.55 if s <= 48 else 0.1 for s in outcomes.sides}
     return Statement(
@@ -173,6 +178,7 @@ def _o2(outcomes: OutcomeTable) -> Statement:
 
 
 def _o3(outcomes: OutcomeTable) -> Statement:
+    """Return O3: with it, fewer than 10% of flights fail up to 6 sides."""
     few = [s for s in outcomes.sides if s <= 6]
     return Statement(
         "O3",
@@ -187,6 +193,7 @@ def _o3(outcomes: OutcomeTable) -> Statement:
 
 
 def _o4(outcomes: OutcomeTable) -> Statement:
+    """Return O4: ETDAGNN's lead at 48 and 96 sides; sizes that are not in the table are skipped."""
     checks = []
     others = [name for name in PAPER_NETWORKS if name != "etdagnn"]
     # ETDAGNN's lead over each other controller, and the differences between the others.
@@ -209,10 +216,12 @@ def _o4(outcomes: OutcomeTable) -> Statement:
 
 
 def _o5(outcomes: OutcomeTable) -> Statement:
+    """Return O5: collisions with the obstacle are rare, and occur at 24 sides only."""
     # Collisions with the obstacle are rare, so they are counted over all seeds: one number, repeated for each seed.
     seeds = outcomes.table.seed.nunique()
 
     def count_hits(names: Iterable[str], s: int) -> int:
+        """Return the number of flights with the technique, over all seeds, that ended by hitting the obstacle."""
         return int((outcomes.select_rows(names, s, True).outcome == Outcome.HIT_OBSTACLE.name).sum())
 
     checks = []

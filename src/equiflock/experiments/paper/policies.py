@@ -41,13 +41,20 @@ class TrainedPolicies:
     """Directory of the trainings; the weights do not depend on it."""
 
     def load(self, controller: str, seed: int | None) -> Controller:
-        """Load a controller by name: a law, or a network trained with this seed."""
+        """Load a controller by name: a law, or a network with the weights of this training seed.
+
+        If the weights are not the bundled ones, the network is trained first unless that is done already.
+        """
         if self.recipe is None or controller not in PAPER_NETWORKS or seed is None:
             return load_with_seed(controller, seed)
         return load(self.get_training_run(controller, seed).weights)
 
     def get_training_run(self, controller: str, seed: int) -> TrainingRun:
-        """Return the finished training of a network, after starting or completing it if necessary."""
+        """Return the finished training of a network, after starting or completing it if necessary.
+
+        It trains in this process, or waits while another process does. Raise InputError if the directory holds another
+        recipe.
+        """
         assert self.recipe is not None
         recipe = self.interpretation.build_recipe(self.recipe, controller, seed)
         # A worker on another machine may not have the directory; it trains in a temporary one, specific to the program.
@@ -112,7 +119,7 @@ class PolicyTrainingJob:
         return {}
 
     def run(self) -> pd.DataFrame:
-        """Train, and return epoch, controller, flock, ivv, iman and seed, the expert's rows first."""
+        """Train unless done; return epoch, controller, flock, ivv, iman and seed, with the expert's rows first."""
         table = read_validation(self.policies.get_training_run(self.controller, self.seed).validation, self.seed)
         # Statements use the names of networks and expert without the interpretation's options.
         return table.assign(controller=table.controller.str.partition(":")[0])

@@ -59,18 +59,18 @@ class Profile:
         return {**asdict(self), "recipe": self.recipe.settings}
 
     def has_networks(self, experiments: Container[str]) -> bool:
-        """Return whether networks exist after these experiments: none is trained only for films or weight counts."""
+        """Return whether networks are available: bundled, or trained because "training" is among these experiments."""
         return self.uses_bundled_weights or "training" in experiments
 
     def build_policies(self, folder: Path) -> TrainedPolicies:
-        """Return the trained networks; those that are not bundled are trained in a subdirectory of `folder`."""
+        """Return the source of trained networks; those not bundled are trained in `folder`/trainings when loaded."""
         interpretation = self.interpretation.restrict_to("training")
         return TrainedPolicies(
             interpretation, None if self.uses_bundled_weights else self.recipe, (folder / "trainings").resolve()
         )
 
     def build_datasets(self, folder: Path) -> dict[Path, FastForward]:
-        """Return the datasets of behaviour cloning by their subdirectories of `folder`."""
+        """Return the settings of the datasets of behaviour cloning by subdirectory of `folder`; none is generated."""
         home = (folder / "fast-forward").resolve()
         return build_datasets(self.cloning_seeds, self.interpretation, self.fast_forward, home)
 
@@ -119,19 +119,23 @@ STATEMENT_BUILDERS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
 
 
 def build_jobs(experiment: str, profile: Profile, folder: Path = Path()) -> Sequence[Job]:
-    """Return the jobs of an experiment, none if its results are bundled; `folder` is the run directory."""
+    """Return the jobs of an experiment; empty if its results are bundled. `folder` is the run directory."""
     return JOB_BUILDERS[check_choice("experiment", experiment, EXPERIMENTS)](profile, folder)
 
 
 def are_jobs_done(
     experiment: str, profile: Profile, folder: Path, on_damage: Callable[[str], object] = lambda text: None
 ) -> bool:
-    """Return whether the run directory has all results of an experiment."""
+    """Return whether the run directory has intact results of all jobs of an experiment; True if it has no jobs.
+
+    `on_damage` is called with a line of text about damaged results, which count as missing, up to the first missing
+    one.
+    """
     return all(is_done(job, folder / "jobs", on_damage) for job in build_jobs(experiment, profile))
 
 
 def read_experiment_table(experiment: str, profile: Profile, folder: Path) -> pd.DataFrame:
-    """Return the table of an experiment whose jobs are done."""
+    """Return the table of an experiment whose jobs are done; for bundled trainings, the bundled table of the seeds."""
     if experiment == "training" and profile.uses_bundled_weights:
         return read_bundled_tables().query("seed in @profile.seeds or controller == 'tanner'")
     table = read_results(build_jobs(experiment, profile), folder / "jobs")
@@ -139,7 +143,10 @@ def read_experiment_table(experiment: str, profile: Profile, folder: Path) -> pd
 
 
 def judge_statements(profile: Profile, folder: Path, tables: Mapping[str, pd.DataFrame]) -> list[Statement]:
-    """Return the ledger: all statements that these tables can judge, in the paper's order."""
+    """Return the ledger: all statements that these tables, by experiment, can judge, sorted in the paper's order.
+
+    Statements on the architecture are included if networks are available, which loads them.
+    """
     has_networks = profile.has_networks(tables)
     statements = build_architecture_statements(profile.build_policies(folder), profile.seeds) if has_networks else []
     for experiment, table in tables.items():

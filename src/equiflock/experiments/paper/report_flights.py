@@ -50,7 +50,7 @@ FILMS = {
 
 
 def load_report_flight(folder: Path, *names: str) -> Trajectory:
-    """Load a flight that `save_report_flights` saved in a run directory."""
+    """Load a flight that `save_report_flights` saved in a run directory; parts of its name are joined by hyphens."""
     return Trajectory.load(_get_flight_path(folder, *names))
 
 
@@ -89,7 +89,10 @@ def _get_flight_path(folder: Path, *names: str) -> Path:
 def _build_flights(
     tables: Mapping[str, pd.DataFrame], policies: TrainedPolicies, interpretation: Interpretation, films: bool
 ) -> dict[str, Callable[[], Trajectory]]:
-    """Return a function that simulates each flight, by name of the flight."""
+    """Return a function that simulates each flight of the report, by name; networks are loaded at once.
+
+    Flights of Fig. 1 need the table of "connectivity", those of films `films`; initial conditions are always included.
+    """
     flights: dict[str, Callable[[], Trajectory]] = {}
     if "connectivity" in tables:
         flights |= _build_connectivity_flights(tables["connectivity"], policies)
@@ -110,7 +113,10 @@ def _build_flights(
 
 
 def _build_connectivity_flights(table: pd.DataFrame, policies: TrainedPolicies) -> dict[str, Callable[[], Trajectory]]:
-    """Build the flights of Fig. 1: one flock, which the law disconnects and the first seed's network does not."""
+    """Return the flights of Fig. 1: one flock, which the law disconnects and the first seed's network does not.
+
+    If there is no such flock, it is flock 0.
+    """
     seed = int(table.seed.dropna().min())
     flock = next(iter(find_contrasting_flocks(table, seed)), 0)
     # Flock b of a set does not depend on the size of the set, so the set may end with it.
@@ -128,6 +134,7 @@ def _build_connectivity_flights(table: pd.DataFrame, policies: TrainedPolicies) 
 def _fly(
     scenario: Scenario, controller: Controller, duration: float, flock: int | None = None, **simulate_options: Any
 ) -> Trajectory:
+    """Simulate the flocks of a scenario, or only the one with index `flock`, at steps of 0.01 s."""
     start = scenario.draw()
     return fly(
         scenario,

@@ -25,7 +25,11 @@ EPOCHS = range(40, 401, 40)
 
 
 def read_validation(path: Path, seed: int) -> pd.DataFrame:
-    """Read the validation table of a training: epoch, controller, flock, ivv, iman, and the seed."""
+    """Read the validation table of a training: epoch, controller, flock, ivv, iman, and the seed.
+
+    IVV is the integral of the velocity variance, IMAN that of the mean acceleration norm. Raise InputError if the file
+    is missing or has other columns.
+    """
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
@@ -61,7 +65,7 @@ def build_validation_curves(table: pd.DataFrame) -> Curves:
 
 
 def compute_median_at(curves: Curves, epoch: int, metric: str, controller: str) -> float:
-    """Return the median over seeds of the median over flocks."""
+    """Return the median over seeds of the median over flocks of a metric, "ivv" or "iman", at an epoch."""
     return float(np.median(curves.at(epoch, "median", controller, metric=metric)))
 
 
@@ -75,6 +79,7 @@ def build_training_statements(table: pd.DataFrame) -> list[Statement]:
 
 
 def _t1(curves: Curves) -> Statement:
+    """Return T1: mean aggregation at epoch 80 beats sum aggregation at 400."""
     return Statement(
         "T1",
         "The mean-aggregation controllers have lower median IVV and IMAN at epoch 80 than the sum-aggregation ones "
@@ -94,6 +99,7 @@ def _t1(curves: Curves) -> Statement:
 
 
 def _t2(curves: Curves) -> Statement:
+    """Return T2: at epoch 400 the IQRs of sum and mean aggregation do not overlap."""
     # Medians over seeds decide which controller is best or worst, separately for each metric.
     checks = []
     for metric in ("ivv", "iman"):
@@ -115,6 +121,7 @@ def _t2(curves: Curves) -> Statement:
 
 
 def _t3(curves: Curves) -> Statement:
+    """Return T3: TDAGNN-TF has a lower IVV than TDAGNN at all epochs."""
     return Statement(
         "T3",
         "TDAGNN-TF has a lower median IVV than TDAGNN at all epochs.",
@@ -124,7 +131,10 @@ def _t3(curves: Curves) -> Statement:
 
 
 def _t4(curves: Curves) -> Statement:
+    """Return T4: TDAGNN-TF's IMAN compared with TDAGNN's, epoch by epoch."""
+
     def below(a: str, b: str, epochs: Iterable[int], factor: float = 1.0) -> list[Check]:
+        """Return the checks that a's IMAN is below `factor` times b's, one per epoch."""
         return [_make_below_check(curves, "iman", a, b, epoch, factor) for epoch in epochs]
 
     return Statement(
@@ -141,6 +151,7 @@ def _t4(curves: Curves) -> Statement:
 
 
 def _t5(curves: Curves) -> Statement:
+    """Return T5: TDAGNN-TF-mean leads at epoch 40, and ETDAGNN matches its IVV by 120."""
     return Statement(
         "T5",
         "At epoch 40 TDAGNN-TF-mean's IVV is under half of ETDAGNN's; ETDAGNN matches it by epoch 120.",
@@ -153,6 +164,7 @@ def _t5(curves: Curves) -> Statement:
 
 
 def _t6(curves: Curves) -> Statement:
+    """Return T6: at epoch 400 the IVVs of the mean-aggregation controllers differ by a few hundredths."""
     a, b = curves.at(400, "median", "etdagnn", metric="ivv"), curves.at(400, "median", "tdagnn-tf-mean", metric="ivv")
     return Statement(
         "T6",
@@ -163,6 +175,7 @@ def _t6(curves: Curves) -> Statement:
 
 
 def _t7(curves: Curves) -> Statement:
+    """Return T7: ETDAGNN at epoch 120 is comparable with all others at 400."""
     return Statement(
         "T7",
         "ETDAGNN needs 70% less training data: at epoch 120 it is comparable with the others at 400.",
@@ -172,6 +185,7 @@ def _t7(curves: Curves) -> Statement:
 
 
 def _t8(curves: Curves) -> Statement:
+    """Return T8: ETDAGNN at epoch 120 is comparable with TDAGNN at 400."""
     return Statement(
         "T8",
         "ETDAGNN has flocking control comparable with that of the existing GNN controller, TDAGNN, with 70% less "
@@ -182,6 +196,7 @@ def _t8(curves: Curves) -> Statement:
 
 
 def _t9(curves: Curves) -> Statement:
+    """Return T9: the IMANs of the mean-aggregation controllers stay close, and both rise."""
     # "That gap" is the one between these two at epoch 40. If it were the one between the sum-aggregation controllers,
     # both would end with an IMAN between those two, which contradicts T2: they end below either.
     iman = {name: {e: curves.at(e, "median", name, metric="iman") for e in EPOCHS} for name in MEAN}

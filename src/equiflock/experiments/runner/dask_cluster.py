@@ -30,10 +30,10 @@ _job_lock = threading.Lock()
 def run_on_dask(
     jobs: Sequence[Job], folder: Path, scheduler: str, prepare: Callable[[], object] | None
 ) -> Generator[Job, None, None]:
-    """Run jobs on the workers of a scheduler, write their results locally, and yield the finished jobs.
+    """Run jobs on the workers of a scheduler, write their results locally, and yield each job when it is finished.
 
-    If a worker dies, other workers run its jobs. A job that fails does not stop the others; its error is raised at
-    the end.
+    If a worker dies, other workers run its jobs. A job that fails does not stop the others; the first
+    error is raised at the end.
     """
     with DaskCluster(scheduler, prepare) as cluster:
         for number, table in cluster.compute_tables(jobs):
@@ -75,7 +75,12 @@ class DaskCluster:
         self._client.close()
 
     def compute_tables(self, jobs: Sequence[Job]) -> Generator[tuple[int, pd.DataFrame], None, None]:
-        """Yield the index and result of every finished job. Raise the error of a failed job at the end."""
+        """Yield the index and result of every job as it finishes.
+
+        A job that fails does not stop the others; the first error is raised at the end. If the generator is closed
+        early, the remaining jobs are cancelled. Results are shared with other commands that run the same job of the
+        same program.
+        """
         fingerprint = fingerprint_program()
         # Dask computes each key once: two commands share the result of the same job of the same program.
         # The repr of `prepare` contains its memory address, so jobs with a plugin are not shared.
@@ -114,7 +119,10 @@ class DaskCluster:
 
 @cache
 def fingerprint_program() -> dict[str, str]:
-    """Return versions and a checksum of the package's source and weights; programs that agree give equal results."""
+    """Return versions and a checksum of the package's source and weights, cached in the process.
+
+    Programs with equal fingerprints give equal results.
+    """
     source = hashlib.sha256()
     package = Path(__file__).parents[2]
     for path in sorted([*package.rglob("*.py"), *package.rglob("*.safetensors")]):
@@ -123,7 +131,7 @@ def fingerprint_program() -> dict[str, str]:
 
 
 def _run_on_worker(job: Job, prepare: Callable[[], object] | None, expected: Mapping[str, str]) -> pd.DataFrame:
-    """Run a job on a worker. Raise InputError if the worker's program differs from the command's."""
+    """Run a job on a worker, one at a time per process. Raise InputError if its program differs from the command's."""
     if fingerprint_program() != expected:
         other = ", ".join(f"{name} {value}, not {expected.get(name)}" for name, value in fingerprint_program().items())
         raise InputError(f"the worker on {socket.gethostname()} runs another program than the command: {other}")

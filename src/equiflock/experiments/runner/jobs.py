@@ -34,7 +34,7 @@ class Job(Protocol):
 
 
 def is_done(job: Job, folder: Path, on_damage: Callable[[str], object] = lambda text: None) -> bool:
-    """Return whether the job's result exists and is intact; report a damaged result and count it as missing."""
+    """Return whether the job's result exists and is intact; report a damaged one to `on_damage` and return False."""
     try:
         read_text(get_result_path(job, folder))
     except FileNotFoundError:
@@ -46,12 +46,12 @@ def is_done(job: Job, folder: Path, on_damage: Callable[[str], object] = lambda 
 
 
 def read_results(jobs: Sequence[Job], folder: Path) -> pd.DataFrame:
-    """Return the results of all jobs in one table, with each job's labels as columns."""
+    """Return the results of all jobs, which must be done, in one table, with each job's labels as columns."""
     return pd.concat([read_table(get_result_path(job, folder)).assign(**job.labels) for job in jobs], ignore_index=True)
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read the result of a job. Raise DamagedError if it is damaged."""
+    """Read the result of a job; raise DamagedError if its checksum does not match."""
     # `read_text` drops the checksum line; comment="#" would also truncate texts that contain that character.
     return pd.read_csv(io.StringIO(read_text(path)))
 
@@ -62,11 +62,11 @@ def get_result_path(job: Job, folder: Path) -> Path:
 
 
 def compute_result(job: Job) -> pd.DataFrame:
-    """Run the job on one thread: jobs run in parallel, and results must not depend on the number of cores."""
+    """Run the job in this process, on one thread: results must not depend on the number of cores."""
     with use_one_thread():
         return job.run()
 
 
 def write_result(table: pd.DataFrame, job: Job, folder: Path) -> None:
-    """Write a result, with a checksum in its last line."""
+    """Write a result atomically as CSV, with a checksum in its last line."""
     write_text(table.to_csv(index=False, lineterminator="\n"), get_result_path(job, folder))

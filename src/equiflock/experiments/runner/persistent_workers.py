@@ -43,7 +43,11 @@ class PersistentWorkers:
         self._exit_stack.__exit__(kind, error, traceback)
 
     def compute_tables(self, jobs: Sequence[Job], on_done: Callable[[], object] = lambda: None) -> list[pd.DataFrame]:
-        """Return the results of all jobs in order; call `on_done` after each job."""
+        """Return the results of all jobs in order; call `on_done` after each job.
+
+        If a local process dies, a new pool runs the missing jobs; raise InputError after the third time. A failed job
+        raises its error.
+        """
         tables: dict[int, pd.DataFrame] = {}
         for _ in range(MAX_POOLS):
             missing = [number for number in range(len(jobs)) if number not in tables]
@@ -60,7 +64,7 @@ class PersistentWorkers:
         raise InputError(f"worker processes died {MAX_POOLS} times, perhaps for lack of memory: use fewer workers")
 
     def _run_round(self, jobs: Sequence[Job]) -> Iterator[tuple[int, pd.DataFrame]]:
-        """Yield the index and result of every job as it finishes."""
+        """Yield the index and result of every job as it finishes; the first call starts the workers."""
         if self.scheduler is not None:
             if self._cluster is None:
                 self._cluster = self._exit_stack.enter_context(DaskCluster(self.scheduler, self.prepare))
@@ -76,6 +80,7 @@ class PersistentWorkers:
 
 
 def _prepare_and_compute(job: Job, prepare: Callable[[], object] | None) -> pd.DataFrame:
+    """Call `prepare`, if any, and return the result of a job; runs on the worker."""
     if prepare is not None:
         prepare()
     return compute_result(job)

@@ -48,6 +48,8 @@ class ProcessPool:
     def compute_results(self, work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         """Call `work(*job)` for every job; yield the index and return value of each as it finishes.
 
+        The first error of a call is raised here, BrokenProcessPool if a process died.
+
         Args:
             work: importable function; arguments and results must be picklable.
             jobs: arguments of each call.

@@ -25,7 +25,7 @@ def run_jobs(
     scheduler: str | None = None,
     on_notice: Callable[[str], object] = lambda text: None,
 ) -> None:
-    """Run the jobs whose results in `folder` are missing or damaged.
+    """Run the jobs whose results in `folder` are missing or damaged, in parallel; return when all are done.
 
     Args:
         jobs: jobs of one or several experiments.
@@ -62,9 +62,10 @@ def run_jobs(
 def _run_in_processes(
     jobs: Sequence[Job], folder: Path, workers: int, prepare: Callable[[], object] | None
 ) -> Generator[Job, None, None]:
-    """Run jobs in `workers` processes that write their results; yield the finished jobs.
+    """Run jobs in `workers` processes that write their results; yield each job when it is finished.
 
-    If a process dies, for example for lack of memory, a new pool runs the remaining jobs.
+    If a process dies, for example for lack of memory, a new pool runs the remaining jobs; after the third time
+    InputError is raised.
     """
     for _ in range(MAX_POOLS):
         missing = [job for job in jobs if not is_done(job, folder)]
@@ -83,6 +84,7 @@ def _run_in_processes(
 
 
 def _run_and_write(job: Job, folder: Path, prepare: Callable[[], object] | None) -> None:
+    """Call `prepare`, if any, run a job and write its result; runs in a process of the pool."""
     if prepare is not None:
         prepare()
     write_result(compute_result(job), job, folder)

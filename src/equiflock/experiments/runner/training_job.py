@@ -28,7 +28,10 @@ class TrainingJob:
         return {"training": self.folder.name}
 
     def run(self) -> pd.DataFrame:
-        """Train, and return the number of epochs; all results are in the run directory."""
+        """Train unless done, and return a table with the number of epochs; all results are in the run directory.
+
+        If another process trains there, wait for it.
+        """
         # If two workers have the same job, the second waits and then finds it finished.
         run = TrainingRun(self.folder)
         run.train(wait=True)

@@ -76,7 +76,7 @@ class CandidateJob:
         return {"candidate": self.candidate, "task": self.task.scenario}
 
     def run(self) -> pd.DataFrame:
-        """Return one row, with a column for each measure of the task."""
+        """Fly the task; return one row, with a column for each measure of the task, as means over flocks."""
         scenario, start = _draw_start(self.task, self.flocks, self.seed, self.split)
         network = build_network(Weights(load(self.weights), self.network, json.loads(self.options), self.orbit))
         measures = measure_flight(
@@ -92,6 +92,6 @@ def pack_weights(candidate: Candidate) -> bytes:
 
 @lru_cache(maxsize=START_CACHE_SIZE)
 def _draw_start(task: Task, flocks: int, seed: int, split: str) -> tuple[Scenario, Flock]:
-    """Return the scenario of a task and its flocks at t = 0."""
+    """Return the scenario of a task and its flocks at t = 0; the last 32 results are cached."""
     scenario = task.build_scenario(flocks, seed, split)
     return scenario, scenario.draw()

@@ -109,7 +109,11 @@ class Genome:
         return np.zeros(self.size)
 
     def decode(self, vector: Vector) -> Candidate:
-        """Return the candidate that a vector encodes."""
+        """Return the candidate that a vector (size,) encodes.
+
+        Tensors that are not searched are those of the initial network, and so is the orbit technique unless it is
+        searched.
+        """
         shifted = (self._initial_weights + self._step_sizes * vector[self._parameter_index]).astype(np.float32)
         weights, first = dict(self.state), 0
         for name in self.names:
@@ -130,7 +134,7 @@ def list_trainable_names(network: Any) -> set[str]:
 
 
 def _shift_orbit(orbit: Orbit, shifts: dict[str, float]) -> Orbit:
-    """Return the orbit technique with shifted parameters."""
+    """Return the orbit technique with parameters shifted in logarithm or log-odds; those with shift 0 are unchanged."""
     maps: dict[str, Callable[[float, float], float]] = {ORBIT_PARAMETERS[0]: _shift_share}
     return replace(
         orbit,
@@ -143,18 +147,22 @@ def _shift_orbit(orbit: Orbit, shifts: dict[str, float]) -> Orbit:
 
 
 def _shift_share(value: float, shift: float) -> float:
-    """Shift a share in its log-odds."""
+    """Shift a share in its log-odds, after clamping it to `BOUND_MARGIN` from 0 and 1."""
     value = min(max(value, BOUND_MARGIN), 1.0 - BOUND_MARGIN)
     return 1.0 / (1.0 + math.exp(-min(max(math.log(value / (1.0 - value)) + shift, -50.0), 50.0)))
 
 
 def _shift_positive(value: float, shift: float) -> float:
-    """Shift a positive number in its logarithm."""
+    """Shift a positive number in its logarithm, after raising it to at least `BOUND_MARGIN`."""
     return math.exp(min(max(math.log(max(value, BOUND_MARGIN)) + shift, -50.0), 50.0))
 
 
 def _compute_gain_steps(weights: Tensor, network: Any, gain_features: tuple[str, ...]) -> Float64[np.ndarray, ...]:
-    """Return the change of each weight of a layer per unit of gain; 0 outside `gain_features`, if these are given."""
+    """Return the change of each weight of a layer per unit of gain: the weight itself, with two exceptions.
+
+    Weights of an obstacle channel that are all 0 change by those of the same feature over all neighbours. If
+    `gain_features` are given, weights of other channels and other layers change by 0.
+    """
     sizes: Float64[np.ndarray, ...] = weights.astype(np.float64)
     senses = getattr(network, "senses", None)
     # Only the first layer has an input for each channel of each hop.

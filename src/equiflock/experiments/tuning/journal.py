@@ -59,12 +59,15 @@ class Journal:
             self._events.close()
 
     def add_validation(self, generation: int, measurements: Measurements, cost: float) -> None:
-        """Add a validation to the table."""
+        """Add a validation, one row per task, to the table in memory; `write` writes it."""
         for task, values in zip(self.tasks, measurements, strict=True):
             self._rows[VALIDATION].append((generation, task, *(values.get(name, "") for name in TOLERANCES), cost))
 
     def add_generation(self, report: GenerationReport, measurements: Measurements | None) -> None:
-        """Add a generation, and the measurements of its validation, if it had one, to tables and events."""
+        """Add a generation, and the measurements of its validation, if it had one, to tables and events.
+
+        A new generation also writes both tables; a replayed one is only added to the tables in memory.
+        """
         self._rows[GENERATIONS].append((report.generation, report.best, report.median, report.sigma))
         if report.validation is not None and measurements is not None:
             self.add_validation(report.generation, measurements, report.validation)
@@ -81,7 +84,7 @@ class Journal:
                     log(f"{name}/{task}", value)
 
     def write(self) -> None:
-        """Write both tables."""
+        """Write both tables atomically."""
         for name, rows in self._rows.items():
             with atomic_write(self.folder / name) as scratch:
                 scratch.write_text("".join(",".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")

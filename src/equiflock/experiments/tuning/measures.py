@@ -68,7 +68,10 @@ def measure_flight(
     task: Task,
     measurement_interval: float,
 ) -> dict[str, float]:
-    """Simulate flocks of a scenario and return each of its measures as the mean over flocks; infinite on divergence.
+    """Simulate flocks of a scenario and return each of its measures as the mean over flocks.
+
+    All measures are infinite if a flight diverges. `failures` and `time` are left out if the scenario does not define
+    failure, `leaders` if a flock has no leader.
 
     Args:
         scenario: as `Task.build_scenario` returns it.
@@ -103,7 +106,10 @@ class _FlightMeasures:
         self.collision_distance: float = getattr(getattr(scenario, "disk", None), "min_separation", 0.1) * (1.0 - 1e-9)
 
     def fly(self, controller: Controller, orbit: Orbit | None) -> None:
-        """Simulate to the end, measuring at intervals."""
+        """Simulate for the duration, or until all flocks have succeeded, and measure at intervals.
+
+        Failed flights go on.
+        """
         rules = {"ending": self.outcome_recorder, "orbit": orbit, "obstacles": self.scenario.obstacles}
         loop = flight(self.start, controller, time_step=self.task.time_step, **rules)  # type: ignore[arg-type]
         for moment in loop:
@@ -118,6 +124,10 @@ class _FlightMeasures:
             loop.ending = self.outcome_recorder
 
     def _add_moment(self, moment: Moment) -> None:
+        """Add the measures of a moment, weighted by the share of the duration until the next measurement.
+
+        Flocks that have ended are left out. The final variance is overwritten, not added.
+        """
         flying = moment.flying
         variance = metrics.velocity_variance(moment)
         self.values[FINAL_VARIANCE][flying] = variance[flying]
@@ -126,7 +136,7 @@ class _FlightMeasures:
         flock = moment.flock if flying.all() else moment.flock[flying]
         current = {VARIANCE: variance[flying], EFFORT: metrics.mean_acceleration_norm(moment)[flying]}
         if len(flock) and share > 0.0:
-            survey = self._watch_flock(flock)
+            survey = self._survey_flock(flock)
             current |= {
                 DETACHED: 1.0 - survey.largest_component / flock.working.sum(axis=1),
                 GAP: self._compute_gap(flock, survey),
@@ -140,7 +150,10 @@ class _FlightMeasures:
                 self.values[name][flying] += share * values
 
     def _compute_gap(self, flock: Flock, survey: CourseSurvey) -> Values:
-        """Return the width of the widest gap between components, from 0 to 1; `survey` is that at radius R."""
+        """Return the widest gap between components per flock, from 0, connected, to 1, disconnected at 2 R.
+
+        `survey` is that of these flocks at radius R.
+        """
         disconnected, step = np.flatnonzero(survey.component_count > 1), 1.0 / (len(GAP_RADIUS_FACTORS) + 1)
         gap = np.zeros(len(flock))
         gap[disconnected] = step
@@ -149,19 +162,22 @@ class _FlightMeasures:
                 break
             # A flock that is connected at this radius is connected at all larger ones.
             radius = factor * flock.comm_radius
-            disconnected = disconnected[self._watch_flock(flock[disconnected], radius).component_count > 1]
+            disconnected = disconnected[self._survey_flock(flock[disconnected], radius).component_count > 1]
             gap[disconnected] += step
         return gap
 
-    def _watch_flock(self, flock: Flock, comm_radius: float | None = None) -> CourseSurvey:
-        """Return the survey of the flock with the scenario's connectivity options, as its ending sees it."""
+    def _survey_flock(self, flock: Flock, comm_radius: float | None = None) -> CourseSurvey:
+        """Return the components of each flock at a radius (default: R), with the scenario's connectivity options."""
         options: dict[str, Any] = {
             name: getattr(self.scenario, name, default) for name, default in CONNECTIVITY_OPTIONS.items()
         }
         return survey_course(flock, comm_radius, **options)
 
     def _compute_collisions(self, flock: Flock, flying: Bool[np.ndarray, " all"]) -> Values:
-        """Return the share of agents that are too close to another agent, for the flocks still flying."""
+        """Return the share of agents closer than R_min to another agent or obstacle agent, per flock.
+
+        `flock` holds only the flocks still flying, and `flying` is their mask among all.
+        """
         if self.collision_distance <= 0.0:
             return np.zeros(len(flock))
         degrees, _ = compute_connectivity(flock, self.collision_distance, self.collision_roles[flying])
@@ -169,7 +185,7 @@ class _FlightMeasures:
         return share
 
     def compute_means(self) -> dict[str, float]:
-        """Return each measure as its mean over flocks."""
+        """Return each measure of the scenario as its mean over flocks, in the order of `TOLERANCES`."""
         values = (
             self.values
             if self.outcome_recorder is None
@@ -201,6 +217,6 @@ class _OutcomeRecorder:
         return np.where(reached, self.outcomes, np.int8(Outcome.FLYING))
 
     def find_failed(self) -> Bool[np.ndarray, " B"]:
-        """Return a mask of the failed flights, including those that have not reached their end."""
+        """Return a mask of the failed flights; a flight without an outcome so far counts as TIME_UP."""
         over = np.where(self.outcomes == Outcome.FLYING, np.int8(Outcome.TIME_UP), self.outcomes)
         return find_failed_flights(self.scenario, [Outcome(int(code)) for code in over])

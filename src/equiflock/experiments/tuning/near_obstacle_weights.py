@@ -15,13 +15,16 @@ from equiflock.runtime.checks import InputError
 def add_near_obstacle_weights(
     network: Any, initial_network: Any = None, last_layer_scale: float = 1.0
 ) -> CompiledNetwork:
-    """Return the network with a second set of weights for agents that observe an obstacle.
+    """Return a copy of the network with a second set of weights for agents that observe an obstacle.
+
+    Its orbit technique is that of `initial_network`, if it has one. Raise InputError if the networks do not qualify.
 
     Args:
-        network: compiled equivariant network with an obstacle channel. An existing second set of weights is kept.
-        initial_network: network whose weights initialize the second set, with its own second set if it has one. Its
-            channels must be a subset of the network's; the weights of other channels start at 0.
-        last_layer_scale: factor on the weights of the last layer.
+        network: compiled equivariant network with an obstacle channel. An existing second set of weights
+            is kept unless `initial_network` is given.
+        initial_network: network whose weights (its second set, if it has one) initialize the second set; default: the
+            network itself. Its channels must be a subset of the network's; the weights of other channels start at 0.
+        last_layer_scale: factor on the last layer of the second set.
     """
     if not _is_etdagnn(network):
         name = getattr(network, "name", type(network).__name__)
@@ -36,7 +39,7 @@ def add_near_obstacle_weights(
             f"initial weights near obstacles must be those of an ETDAGNN with a subset of {network.name}'s channels "
             f"and the same hops ({senses.hops}); got {source.name} with {source_senses.hops} hops"
         )
-    architecture = _describe_architecture(network)
+    architecture = _enable_near_weights(network)
     channels = [senses.channels.index(channel) for channel in source_senses.channels]
     tensors = {name: tensor for name, tensor in network.tensors.items() if not name.startswith("near.")}
     for layer in architecture.convolutions:
@@ -55,6 +58,6 @@ def _is_etdagnn(network: Any) -> bool:
     return isinstance(network, CompiledNetwork) and network.architecture.acts_on_vectors
 
 
-def _describe_architecture(network: CompiledNetwork) -> Architecture:
-    """Return the network's architecture with a second set of weights."""
+def _enable_near_weights(network: CompiledNetwork) -> Architecture:
+    """Return the network's architecture with the option `near`, a second set of weights."""
     return replace(network.architecture, near=True, options={**network.options, "near": True})

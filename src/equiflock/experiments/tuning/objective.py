@@ -27,7 +27,10 @@ Measurements: TypeAlias = Sequence[Mapping[str, float]]
 
 
 def parse_measures(text: str) -> dict[str, float]:
-    """Parse weights of measures such as 1*detached+0.5*variance; measures that are not named have no weight."""
+    """Parse weights of measures such as 1*detached+0.5*variance; measures that are not named are left out.
+
+    Raise InputError if a name is unknown or repeated, or a weight is not positive.
+    """
     shares = parse_shares("measures", text, "1*detached+0.5*variance")
     weights = {}
     for weight, name in shares:
@@ -45,7 +48,10 @@ def compute_cost(
     tasks: Sequence[Task],
     weights: Mapping[str, float],
 ) -> float:
-    """Return the cost of a candidate.
+    """Return the cost of a candidate: 1 for the initial weights, infinite if a flight diverged.
+
+    Measures that a task does not have are skipped. Raise InputError if the initial weights diverge, or if no task has
+    any of the measures.
 
     Args:
         measurements: measures of the candidate.

@@ -127,7 +127,10 @@ class Tuning:
         return self.orbit and any(task.build_scenario(1, 0, "").orbit == Orbit() for task in self.parsed_tasks)
 
     def make_initial_orbit(self, own: Orbit | None) -> Orbit | None:
-        """Return the initial orbit technique; `own` is that of the weights."""
+        """Return the initial orbit technique: `own`, that of the weights, with parameters from `initial_orbit`.
+
+        If `initial_orbit` is empty, return `own`, which may be None. Raise InputError if a parameter is unknown.
+        """
         if not self.initial_orbit:
             return own
         try:
@@ -143,7 +146,7 @@ class Tuning:
         return size > MAX_FULL_COVARIANCE if self.covariance == "automatic" else self.covariance == "diagonal"
 
     def is_validation_due(self, generation: int) -> bool:
-        """Return whether the mean is validated after this generation."""
+        """Return whether the mean is validated after this generation: every `validate_every`, and at the last."""
         return generation % self.validate_every == 0 or generation == self.generations
 
     @property
@@ -152,7 +155,7 @@ class Tuning:
         return asdict(self)
 
     def format_command(self, controller: str) -> str:
-        """Return the command line that tunes a controller with these settings."""
+        """Return the command line that tunes a controller with these settings; defaults except the seed are omitted."""
         words = ["equiflock", "tune", controller]
         for each in fields(self):
             value = getattr(self, each.name)

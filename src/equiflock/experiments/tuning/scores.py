@@ -18,7 +18,7 @@ COLUMNS = ("candidate", "task", "checksum")
 def write_scores(
     path: Path, checksums: Sequence[Sequence[str]], names: Sequence[str], results: Sequence[Measurements]
 ) -> None:
-    """Write the measures of all candidates in all tasks.
+    """Write the measures of all candidates in all tasks atomically, with a checksum.
 
     Args:
         path: the file.

@@ -46,12 +46,15 @@ class Strategy:
         self._candidates: list[Vector] = []
 
     def ask(self) -> list[Vector]:
-        """Draw the candidates of the next generation."""
+        """Draw the candidates of the next generation; call `tell` with their costs before the next `ask`."""
         self._candidates = self._search.ask()
         return [candidate.copy() for candidate in self._candidates]
 
     def tell(self, costs: Sequence[float] | Float64[np.ndarray, " population"]) -> None:
-        """Adapt the distribution to the costs of these candidates, in order; infinite for a diverged flight."""
+        """Adapt the distribution to the costs of the last candidates, in order.
+
+        Infinite costs, of diverged flights, and NaN count as `DIVERGED_COST`.
+        """
         finite = np.nan_to_num(np.asarray(costs, np.float64), nan=DIVERGED_COST, posinf=DIVERGED_COST)
         self._search.tell(self._candidates, np.minimum(finite, DIVERGED_COST).tolist())
 

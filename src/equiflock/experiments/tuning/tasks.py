@@ -38,7 +38,7 @@ class Task:
         _check_numbers(self.duration, self.time_step, self.flocks)
 
     def build_scenario(self, flocks: int, seed: int, split: str) -> Scenario:
-        """Return the scenario with `flocks` flocks of a split; other tasks draw other flocks."""
+        """Return the scenario with `flocks` flocks of a split, not drawn yet; other tasks draw other flocks."""
         own = f"{split}, {self.scenario}"
         return make_scenario(self.scenario, {"flocks": flocks, "seed": seed, "split": own})
 
@@ -56,6 +56,10 @@ def parse_tasks(text: str) -> tuple[Task, ...]:
 
 
 def _parse_task(share: float, text: str) -> Task:
+    """Return the task of a text such as obstacles:sides=96:duration=10; `flocks` is None if not given.
+
+    Raise InputError if the scenario or an option is unknown, or seed or split are given.
+    """
     name, colon, option_text = text.partition(":")
     options = parse_options(option_text) if colon else {}
     for reserved in ("seed", "split"):
@@ -70,7 +74,7 @@ def _parse_task(share: float, text: str) -> Task:
 
 
 def _check_numbers(duration: Any, time_step: Any, flocks: Any) -> None:
-    """Raise InputError unless these values are valid for a task."""
+    """Raise InputError if `flocks` is given and not positive, or if the duration is shorter than one time step."""
     if flocks is not None:
         check_count("flocks", flocks)
     check_count("duration / time_step", count_steps(duration, time_step))
@@ -78,6 +82,8 @@ def _check_numbers(duration: Any, time_step: Any, flocks: Any) -> None:
 
 def parse_shares(label: str, text: str, example: str) -> list[tuple[float, str]]:
     """Parse names with their shares, such as 0.5*flocking+1*leaders; a single name has the share 1.
+
+    Return (share, name with options) in order; shares are not normalized. Raise InputError if the text is malformed.
 
     Args:
         label: name of the setting, for errors.

@@ -106,12 +106,15 @@ class TuningRun:
         return {"settings": settings, "from": self.initial_weights, "versions": versions}
 
     def check(self) -> None:
-        """Raise InputError, before anything is written, if the network cannot fly a task or no task has a measure."""
+        """Raise InputError, before anything is written, if the network cannot fly a task or no task has a measure.
+
+        Every task is flown for three steps, in this process.
+        """
         jobs = self.build_jobs(self.genome.initial_vector, "tried", "tried", 0, 1)
         short_tasks = [replace(job.task, duration=CHECK_STEPS * job.task.time_step) for job in jobs]
         tables = [compute_result(replace(job, task=task)) for job, task in zip(jobs, short_tasks, strict=True)]
         measurements = [_parse_measurements(table) for table in tables]
-        self._cost(measurements, measurements, measurements)
+        self._compute_cost(measurements, measurements, measurements)
 
     def tune(
         self,
@@ -156,6 +159,11 @@ class TuningRun:
     def _search(
         self, evaluator: _CandidateEvaluator, journal: Journal, on_generation: Callable[[GenerationReport], object]
     ) -> BestCandidate:
+        """Run CMA-ES for all generations, and return the candidate with the lowest cost on held-out flocks.
+
+        This is a mean of the distribution, or the initial network if none costs less. Each new best is written at once,
+        unless it is replayed from stored scores.
+        """
         recipe, genome = self.recipe, self.genome
         settings = self.population, recipe.sigma, recipe.seed, recipe.is_diagonal(genome.size)
         strategy = Strategy(genome.size, *settings)
@@ -163,7 +171,7 @@ class TuningRun:
         (initial_measurements,) = evaluator.evaluate_validation(0, genome.initial_vector)
         best = BestCandidate(
             0,
-            self._cost(initial_measurements, initial_measurements, initial_measurements),
+            self._compute_cost(initial_measurements, initial_measurements, initial_measurements),
             genome.initial_vector,
             initial_measurements,
             initial_measurements,
@@ -173,12 +181,12 @@ class TuningRun:
             # The initial weights fly the same flocks, since costs are relative to them.
             candidates = strategy.ask()
             reference, *measurements = evaluator.evaluate_generation(generation, [genome.initial_vector, *candidates])
-            costs = [self._cost(each, reference, initial_measurements) for each in measurements]
+            costs = [self._compute_cost(each, reference, initial_measurements) for each in measurements]
             strategy.tell(costs)
             validation: dict[str, Any] = {}
             if recipe.is_validation_due(generation):
                 (own,) = evaluator.evaluate_validation(generation, strategy.mean)
-                cost = self._cost(own, initial_measurements, initial_measurements)
+                cost = self._compute_cost(own, initial_measurements, initial_measurements)
                 validation = {"validation": cost}
                 if cost < best.cost:
                     best = BestCandidate(generation, cost, strategy.mean, own, initial_measurements)
@@ -191,11 +199,11 @@ class TuningRun:
             on_generation(report)
         return best
 
-    def _cost(self, measurements: Measurements, initial: Measurements, held_out: Measurements) -> float:
+    def _compute_cost(self, measurements: Measurements, initial: Measurements, held_out: Measurements) -> float:
         return compute_cost(measurements, initial, held_out, self.tasks, self.recipe.measure_weights)
 
     def build_jobs(self, vector: Vector, name: str, split: str, seed: int, flocks: int | None) -> list[CandidateJob]:
-        """Return the jobs of a candidate, one per task; `flocks` overrides the tasks' numbers of flocks."""
+        """Return the jobs of a candidate, one per task; `flocks`, unless None, overrides the number in each task."""
         candidate = self.genome.decode(vector)
         network = self._network, self._options, pack_weights(candidate), candidate.orbit
         return [
@@ -212,7 +220,7 @@ class TuningRun:
         ]
 
     def _write(self, best: BestCandidate) -> None:
-        """Write the best weights, with metadata on their origin."""
+        """Write the best weights atomically, with metadata on their origin."""
         candidate = self.genome.decode(best.vector)
         network = build_network(Weights(candidate.weights, self._network, json.loads(self._options), candidate.orbit))
         extra = {
@@ -243,19 +251,23 @@ class _CandidateEvaluator:
         """Whether all scores so far come from files."""
 
     def evaluate_generation(self, number: int, vectors: Sequence[Vector]) -> list[Measurements]:
-        """Return the measures of candidates on the flocks of a generation."""
+        """Return the measures of each candidate on the flocks of a generation, one mapping per task."""
         split, seed = f"tuning {number}", self.run.recipe.seed
         jobs = [self.run.build_jobs(each, f"{number}-{c}", split, seed, None) for c, each in enumerate(vectors)]
         return self._read_or_compute(f"generation-{number:06d}.csv", jobs)
 
     def evaluate_validation(self, number: int, vector: Vector) -> list[Measurements]:
-        """Return the measures of one candidate on held-out flocks."""
+        """Return the measures of one candidate on held-out flocks, as a list with one element."""
         flocks = self.run.recipe.validation_flocks
         jobs = [self.run.build_jobs(vector, f"validation-{number}", VALIDATION_SPLIT, VALIDATION_SEED, flocks)]
         return self._read_or_compute(f"validation-{number:06d}.csv", jobs)
 
     def _read_or_compute(self, name: str, jobs: list[list[CandidateJob]]) -> list[Measurements]:
-        """Read the scores from a file, or run these jobs and write the file."""
+        """Read the scores from a file, or run these jobs on the workers and write the file.
+
+        A damaged file, or one of other candidates, is computed again, with a notice. Raise KeyboardInterrupt if jobs
+        would run but `should_stop` returns True.
+        """
         path, checksums = self.run.folder / SCORES / name, [[job.job_checksum for job in own] for own in jobs]
         try:
             scores = read_scores(path, checksums)
@@ -281,7 +293,7 @@ class _CandidateEvaluator:
 
 
 def _find_near_from(recipe: Tuning) -> Path:
-    """Return the file of the initial weights near obstacles."""
+    """Return the file of the initial weights near obstacles: that of bundled weights, or `near_from` as a path."""
     return find_weights_file(recipe.near_from) or Path(recipe.near_from)
 
 

@@ -10,6 +10,7 @@ export const IN_FLIGHT_COMMANDS = ["change_world", "change_law"];
 /** The setting's field for the law options of each panel. */
 const LAW_OPTIONS = ["controller_options", "compare_options"];
 
+/** Sends the user's actions to the server, and updates the setting when the server has carried them out. */
 export class Actions {
   /** Number of obstacles that remain of the scenario's; they come before the user's. */
   scenarioObstacleCount = 0;
@@ -27,24 +28,27 @@ export class Actions {
     this.#maxDisks = maxDisks;
   }
 
-  orbit(on) {
+  /** Switch the orbit technique on or off. */
+  setOrbit(on) {
     this.#request({ command: "set_orbit", active: on }, () => this.#view.updateSetting({ orbit: on }));
   }
 
-  /** Change fields of the world (radio and body). */
+  /**
+   * Change fields of the world (radio and body) in flight. The first packet loss also shows the communication graph.
+   */
   changeWorld(fields) {
     const world = { ...this.#view.state.setting.world, ...fields };
     // Show the communication graph, where lost messages are visible.
-    if (world.packet_loss && !this.#view.state.setting.world.packet_loss) this.#view.look({ edges: true });
+    if (world.packet_loss && !this.#view.state.setting.world.packet_loss) this.#view.changeLook({ edges: true });
     this.#changeInFlight({ command: "change_world", world }, { world });
   }
 
-  /** Replace the options of a panel's law. */
+  /** Replace all options of a panel's law in flight by those that differ from their defaults. */
   changeLaw(panel, options) {
     this.#changeInFlight({ command: "change_law", panel, options }, { [LAW_OPTIONS[panel]]: options });
   }
 
-  /** Change setting fields: the form shows the requested values at once, and the active ones if they are refused. */
+  /** Show setting fields in the form at once, and request them; without a flight they only apply to the next start. */
   #changeInFlight(request, fields) {
     this.#view.updateSetting(fields);
     if (!this.#view.frame) return; // no flight: the fields apply to the next start
@@ -54,13 +58,13 @@ export class Actions {
     });
   }
 
-  /** Store the setting of a flight that starts. */
+  /** Store the fields in effect, and the number of the scenario's obstacles, of a flight that has started. */
   begin({ world, controller_options, compare_options }, scenarioObstacleCount) {
     this.activeFields = { world, controller_options, compare_options };
     this.scenarioObstacleCount = scenarioObstacleCount;
   }
 
-  /** Let `agents` random followers fail. */
+  /** Let `agents` random working followers fail; `kind` is one of FAILURES. */
   fail(kind, agents) {
     this.#request({ command: "fail_agents", kind, agents });
   }
@@ -70,6 +74,7 @@ export class Actions {
     this.#request({ command: "repair_agents" });
   }
 
+  /** Give followers new random velocities. */
   scatter() {
     this.#request({ command: "scatter" });
   }
@@ -79,12 +84,13 @@ export class Actions {
     this.#request({ command: "toggle_leader", agent });
   }
 
+  /** Set the velocity [x, y] of all leaders, in world units per second. */
   steer(velocity) {
     this.#request({ command: "steer", velocity });
   }
 
-  /** Remove the agents within `reach` (world units) of any of the positions. */
-  remove(positions, panel, reach) {
+  /** Remove the agents within `reach` (world units) of any of the positions in a panel. */
+  removeAgents(positions, panel, reach) {
     this.#request({ command: "remove_agents", positions, panel, reach });
   }
 
@@ -94,6 +100,7 @@ export class Actions {
     return this.#view.state.setting.disks;
   }
 
+  /** Add an obstacle {x, y, radius}, rounded to 1 / DISK_GRID; with `maxDisks` obstacles, only show a notice. */
   addDisk(disk) {
     if (this.scenarioObstacleCount + this.#disks.length >= this.#maxDisks) {
       this.#view.notices.show(`At most ${this.#maxDisks} obstacles are allowed: remove one first.`);
@@ -105,6 +112,7 @@ export class Actions {
     );
   }
 
+  /** Move the centre of an obstacle, indexed as in the frame; of the scenario's own, the setting does not change. */
   moveDisk(index, x, y) {
     const place = snapToGrid({ x, y });
     const own = index - this.scenarioObstacleCount;
@@ -114,6 +122,7 @@ export class Actions {
     );
   }
 
+  /** Remove an obstacle, indexed as in the frame; those of the scenario come back with a reset. */
   removeDisk(index) {
     const own = index - this.scenarioObstacleCount;
     this.#request({ command: "remove_disk", index }, () => {
@@ -122,10 +131,12 @@ export class Actions {
     });
   }
 
+  /** Remove all obstacles except walls. */
   clearDisks() {
     for (let index = this.scenarioObstacleCount + this.#disks.length - 1; index >= 0; index--) this.removeDisk(index);
   }
 
+  /** Queue a request; when the server has carried it out, call `then` and, if paused, request a frame. */
   #request(request, then = () => {}) {
     const { connection } = this.#view;
     const done = () => {
@@ -137,6 +148,7 @@ export class Actions {
   }
 }
 
+/** Return a copy with all numbers rounded to 1 / DISK_GRID. */
 function snapToGrid(place) {
   const round = ([key, value]) => [key, Math.round(value * DISK_GRID) / DISK_GRID];
   return Object.fromEntries(Object.entries(place).map(round));

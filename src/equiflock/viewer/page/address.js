@@ -18,9 +18,11 @@ const UNESCAPED = /%(?:3A|3D|2C|3B)/g;
 export const DEFAULT_LOOK = { speed: 0.25, edges: false, trails: true };
 
 /**
- * Parse an address; fields that it lacks come from the server's initial setting.
- * @param {string} hash
+ * Parse an address. Setting fields that it lacks come from the server's initial setting, display options from
+ * DEFAULT_LOOK. Values are not validated, except the speed; the server refuses wrong ones.
+ * @param {string} hash with or without #; keys of former versions are understood
  * @param {object} initial the server's initial setting
+ * @returns {{setting: object, look: {speed: number, edges: boolean, trails: boolean}, flock: number}}
  */
 export function readAddress(hash, initial) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
@@ -41,7 +43,10 @@ export function readAddress(hash, initial) {
   return { setting, look, flock: Number(given.get("flock")) || 0 };
 }
 
-/** Format the address of a setting, or of a flock of saved flights. Null fields, the scenario's choice, are omitted. */
+/**
+ * Format an address, from # on, of the display options and of the setting or, if `playback` is true, the flock of saved
+ * flights. Null fields, the scenario's choice, and default values of the world are omitted; disks are rounded to 0.001.
+ */
 export function writeAddress({ setting, look, flock }, playback) {
   const given = new URLSearchParams();
   if (playback) {
@@ -63,24 +68,26 @@ export function writeAddress({ setting, look, flock }, playback) {
   return `#${given.toString().replace(UNESCAPED, decodeURIComponent)}`;
 }
 
-/** Parse a scenario with options, as on the command line: `obstacles:sides=48:leaders=3`. */
+/** Parse a scenario with options, such as `obstacles:sides=48:leaders=3`, into {scenario, options}. */
 function readScenario(text) {
   const [scenario, ...parts] = text.split(":");
   const options = parts.map((part) => part.split("=")).map(([name, value]) => [name, readValue(value ?? "")]);
   return { scenario, options: Object.fromEntries(options) };
 }
 
+/** Format a name with options, such as `obstacles:sides=48`; null becomes none. */
 function formatWithOptions(name, options) {
   const parts = Object.entries(options).map(([key, value]) => `${key}=${value ?? "none"}`);
   return [name, ...parts].join(":");
 }
 
-/** Return a number, true, false or null, or else the text itself, which the server refuses with an explanation. */
+/** Convert a text to a number, true, false or null (none), or return the text itself. */
 function readValue(text) {
   if (Object.hasOwn(LITERALS, text)) return LITERALS[text];
   return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
 }
 
+/** Parse disks such as `1,2,0.5;3,4,0.5` into a list of {x, y, radius}; missing numbers are undefined. */
 function readDisks(text) {
   return text
     .split(";")

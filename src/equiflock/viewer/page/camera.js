@@ -11,11 +11,14 @@ const MAX_SCALE = 600;
 
 const clampScale = (scale) => Math.min(Math.max(scale, MIN_SCALE), MAX_SCALE);
 
-/** Return the quantile of the values at a share from 0 to 1. */
+/**
+ * Return the value below which a share (0 to 1) of the values lies, without interpolation; undefined if there are none.
+ */
 function quantile(values, share) {
   return Float64Array.from(values).sort()[Math.floor(share * (values.length - 1))];
 }
 
+/** Centre and scale of one panel's view. World coordinates have y up, screen coordinates y down. */
 export class Camera {
   static #zoomCount = 0;
 
@@ -49,7 +52,9 @@ export class Camera {
   }
 
   /**
-   * Update the flock's centre and extent. Call it for every picture, with that picture's `ahead`.
+   * Update the flock's centre and extent, and move along with the flock if following and not held. Call it for every
+   * picture, with the simulated seconds `ahead` from the frame to it. Obstacle agents are ignored, and failed ones
+   * unless all have failed.
    *
    * The centre is a median, which a few stragglers do not move. It jitters as agents overtake each other, so the camera
    * moves by the median displacement of the sample, which is smooth, and `easeToFlock` removes the remaining offset.
@@ -91,6 +96,7 @@ export class Camera {
     this.#extent = Math.min(this.#extent, MAX_SPREAD_FACTOR * this.#firstExtent);
   }
 
+  /** Set centre and extent to fit every agent, failed ones included; `at(k)` is coordinate k relative to the origin. */
   #trackAll({ origin, roles }, at) {
     const low = [Infinity, Infinity];
     const high = [-Infinity, -Infinity];
@@ -107,7 +113,8 @@ export class Camera {
   }
 
   /**
-   * Ease towards the flock for `seconds` of real time; the speed does not depend on the frame rate.
+   * Ease towards the flock for `seconds` of real time, and towards the scale that fits it unless the user has zoomed.
+   * The first call arrives at once. Nothing changes before `trackFlock`, or if the camera does not follow or is held.
    * @param {number} coveredPixels css pixels above and below the flock that titles and buttons may cover
    */
   easeToFlock(seconds, viewport, coveredPixels = 0) {
@@ -122,14 +129,17 @@ export class Camera {
     this.scale *= (fit / this.scale) ** step;
   }
 
-  /** Move the view by css pixels, y down. */
+  /** Drag the world by css pixels, y down; the camera then no longer follows the flock. */
   pan(dx, dy) {
     this.x -= dx / this.scale;
     this.y += dy / this.scale;
     this.following = false;
   }
 
-  /** Zoom about a point of the viewport, in css pixels from its top left. */
+  /**
+   * Multiply the scale, within its bounds; the point (px, py), in css pixels from the viewport's top left, stays in
+   * place. The scale then no longer fits the flock; the camera keeps following it.
+   */
   zoom(factor, px, py, viewport) {
     const [x, y] = this.toWorld(px, py, viewport);
     const before = this.scale;
@@ -150,20 +160,20 @@ export class Camera {
     return [viewport.width / 2 + (x - this.x) * this.scale, viewport.height / 2 - (y - this.y) * this.scale];
   }
 
-  /** Follow and fit the flock again. */
+  /** Follow and fit most of the flock again, by easing. */
   resumeFollowing() {
     this.following = true;
     this.fitting = true;
     this.fitsAll = false;
   }
 
-  /** Follow and fit every agent. */
+  /** Follow and fit every agent, including stragglers and failed ones, by easing. */
   showAll() {
     this.resumeFollowing();
     this.fitsAll = true;
   }
 
-  /** Return whether any agent of the flock is in the viewport. */
+  /** Return whether any agent of a panel, except obstacle agents, is in the viewport at the frame's time. */
   isFlockVisible({ origin, positions, roles }, viewport) {
     const [w, h] = [viewport.width / 2 / this.scale, viewport.height / 2 / this.scale];
     const [x, y] = [this.x - origin[0], this.y - origin[1]];
@@ -172,7 +182,10 @@ export class Camera {
     );
   }
 
-  /** Give all cameras one scale: that of the last manual zoom, or else the smallest, which fits every flock. */
+  /**
+   * Give all cameras one scale: that of the last manual zoom or, if all fit their flocks, the smallest, which fits
+   * every flock. If one was zoomed manually, none fits its flock any more.
+   */
   static shareScale(cameras) {
     const zoomed = cameras.filter((camera) => !camera.fitting).sort((a, b) => b.#lastZoom - a.#lastZoom);
     const scale = zoomed[0]?.scale ?? Math.min(...cameras.map((camera) => camera.scale));

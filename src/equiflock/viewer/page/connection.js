@@ -11,6 +11,10 @@ const MAX_UNANSWERED = 2;
 /** Events that the server sends without a request. */
 const UNSOLICITED_EVENTS = ["welcome", "compiling", "save_progress", "saved", "save_failed"];
 
+/**
+ * Sends requests in order, at most MAX_UNANSWERED at a time, and passes on answers. It connects at once, and again
+ * after a growing delay whenever the connection is lost; requests that were not answered are then dropped.
+ */
 export class Connection {
   #socket = null;
   /** Requests that were sent and not answered yet, each with its callback. */
@@ -27,7 +31,7 @@ export class Connection {
     this.#connect();
   }
 
-  /** Whether every request was answered. */
+  /** Whether no request is queued or unanswered. */
   get idle() {
     return this.#unanswered.length === 0 && this.#queue.length === 0;
   }
@@ -40,7 +44,8 @@ export class Connection {
   /**
    * Queue a request; while disconnected, ignore it.
    * @param {object} request
-   * @param {function(): void} then called when the server has carried it out
+   * @param {function(): void} then called if the answer is "done", before `handlers.answer`; not for frames and
+   *   refusals
    */
   ask(request, then = () => {}) {
     if (this.#socket.readyState !== WebSocket.OPEN) return;
@@ -48,14 +53,19 @@ export class Connection {
     this.#flush();
   }
 
-  /** Queue a request in place of an unsent one with the same command and panel. */
+  /**
+   * Queue a request at the end, and drop unsent ones with the same command and panel, whose callbacks are not called.
+   */
   askLatest(request, then) {
     const isReplaced = (other) => other.command === request.command && other.panel === request.panel;
     this.#queue = this.#queue.filter((queued) => !isReplaced(queued.request));
     this.ask(request, then);
   }
 
-  /** Send a request ahead of the queue; unsent requests with the same command are dropped. */
+  /**
+   * Send a request ahead of the queue, even beyond MAX_UNANSWERED, and drop unsent ones with the same command; while
+   * disconnected, ignore it.
+   */
   askNow(request, then = () => {}) {
     if (this.#socket.readyState !== WebSocket.OPEN) return;
     this.withdrawUnsent(request.command);
@@ -69,6 +79,7 @@ export class Connection {
     return withdrawn.map(({ request }) => request);
   }
 
+  /** Send queued requests while fewer than MAX_UNANSWERED are unanswered. */
   #flush() {
     while (this.#unanswered.length < MAX_UNANSWERED && this.#queue.length) this.#send(this.#queue.shift());
   }
@@ -78,6 +89,7 @@ export class Connection {
     this.#socket.send(JSON.stringify(entry.request));
   }
 
+  /** Open a websocket; when it closes, drop all requests, call `disconnected`, and connect again after a delay. */
   #connect() {
     const socket = new WebSocket(`ws://${location.host}/flight`);
     socket.binaryType = "arraybuffer";
@@ -96,6 +108,7 @@ export class Connection {
     this.#socket = socket;
   }
 
+  /** Pass on a notification, or the answer (an event or a frame) to the oldest unanswered request. */
   #receive(message) {
     if (UNSOLICITED_EVENTS.includes(message.event)) {
       this.#retryDelay = FIRST_RETRY_MS;

@@ -23,7 +23,10 @@ const DISPLAY_NAMES = {
   etdagnn: "ETDAGNN",
 };
 
-/** Format a controller's name for display: `etdagnn:3` becomes ETDAGNN, seed 3; `a-b:beta=1` becomes A-B, beta 1. */
+/**
+ * Format a controller's name for display: `etdagnn:3` becomes ETDAGNN, seed 3; `a-b:beta=1` becomes A-B, beta 1; a
+ * path, its file name.
+ */
 export function formatControllerName(name) {
   const [, head, options] = name.match(/^([\w-]+)(?::(.*))?$/) ?? [];
   if (!head) return name.split("/").at(-1); // a file
@@ -33,10 +36,11 @@ export function formatControllerName(name) {
   return `${displayName}, ${details}`;
 }
 
-/** Capitalize the words of a law's name, most of which are authors. */
+/** Capitalize the words of a law's name, most of which are authors; the suffix -local becomes ", local". */
 const capitalizeName = (name) =>
   name.replace(/-local$/, ", local").replaceAll(/(?<=^|-)[a-z]/g, (letter) => letter.toUpperCase());
 
+/** The form of the setting: scenario, controllers, world and shared numbers. */
 export class Controls {
   /**
    * @param {object} welcome the server's welcome message, which lists controllers, scenarios and bodies
@@ -76,7 +80,7 @@ export class Controls {
   }
 
   /**
-   * Show a setting.
+   * Show a setting; no callback is called.
    * @param {object} setting
    * @param {object} scenarioDefaults values of fields that are null in the setting
    */
@@ -97,7 +101,7 @@ export class Controls {
     byId("orbit").checked = setting.orbit ?? scenarioDefaults.orbit ?? false;
   }
 
-  /** Return the selected controller with its seed, or null if none is selected. */
+  /** Return the controller that a menu selects, with :SEED after a network with another seed than 0; null if none. */
   #readController(id) {
     const network = byId(id).value;
     if (!network) return null;
@@ -107,7 +111,7 @@ export class Controls {
   }
 }
 
-/** Show the display options. */
+/** Show the display options in the form; a speed that the menu lacks is added to it. */
 export function showLook({ speed, edges, trails }) {
   [byId("edges").checked, byId("trails").checked] = [edges, trails];
   const options = [...byId("speed").options].map(({ value }) => Number(value));
@@ -117,6 +121,7 @@ export function showLook({ speed, edges, trails }) {
 
 const makeChoices = (names) => names.map((name) => [name, formatControllerName(name)]);
 
+/** Replace the options of a menu by groups [label, [[value, text], ..]]; empty groups are skipped, "" is no group. */
 function fillSelect(select, groups) {
   select.replaceChildren();
   for (const [label, options] of groups) {

@@ -9,6 +9,7 @@ import { formatName } from "./scenario_menu.js";
 
 const TITLE_MARGIN_PX = 8; // css pixels above a title
 
+/** Titles and notes over the panels, the legends, and the plots beside them. */
 export class Display {
   #plots = METRICS.map((metric, index) => new Plot(byId("plots"), metric, index));
 
@@ -19,7 +20,7 @@ export class Display {
   #failedLegend = "";
 
   /**
-   * Write the panels' titles.
+   * Write the titles of the panels, and create their hidden "out of view" texts with a button.
    * @param {{controller: string, scenario: string}[]} flights one for each panel; scenario is "" if unknown
    * @param {function(number): void} showAll called with the panel whose "Show all" button was pressed
    */
@@ -39,7 +40,10 @@ export class Display {
     byId("titles").dataset.panels = flights.length;
   }
 
-  /** Position titles at the top of their panels, between the corners, and the "out of view" texts in the middle. */
+  /**
+   * Position titles at the top of their panels (css pixels), between the corners, and "out of view" texts in the
+   * middle.
+   */
   positionTitles(viewports) {
     viewports.forEach(({ x, y, width, height }, i) => {
       const left = `${x + width / 2}px`;
@@ -50,17 +54,24 @@ export class Display {
     });
   }
 
-  /** Show the "out of view" text of a panel unless an agent is visible. */
+  /** Hide the "out of view" text of a panel if an agent is visible, and show it otherwise. */
   showVisibility(panel, isVisible) {
     byId("unseen").children[panel].hidden = isVisible;
   }
 
-  /** Show the grid spacing, in communication radii. */
+  /** Show the grid spacing, a power of 2 in communication radii, such as 1/4 R. */
   showGridSpacing(radii) {
     byId("scale").textContent = `grid: ${radii === 1 ? "" : radii < 1 ? `1/${1 / radii} ` : `${radii} `}R`;
   }
 
-  /** Show the metrics of a frame, and draw the curves. */
+  /**
+   * Show time, sizes and metrics of a frame, and draw the curves. The legends of groups and failures are those of the
+   * first panel.
+   * @param {{time: number, panels: object[]}} frame
+   * @param {import("./plots.js").History} history
+   * @param {?number} duration of a saved flight, in seconds; null for a live one
+   * @param {string} theme "dark" or "light"
+   */
   show({ time, panels }, history, duration, theme) {
     this.#showGroups(listGroups(panels[0]), PALETTES[theme].groups);
     this.#showFailed(countFailed(panels[0]));
@@ -83,7 +94,7 @@ export class Display {
     }
   }
 
-  /** Update the legend of failed agents, with their counts. */
+  /** Update the legend of failed agents if their counts (in the order of FAILURES) changed; hide it if all are 0. */
   #showFailed(counts) {
     const legend = counts.join();
     if (legend === this.#failedLegend) return;
@@ -96,7 +107,7 @@ export class Display {
     );
   }
 
-  /** Update the legend of colours: headings or, if there are several groups, groups. */
+  /** Update the legend of colours if it changed: the compass or, if there are several groups, a dot for each. */
   #showGroups(groups, colours) {
     const legend = `${groups} ${colours}`;
     if (legend === this.#groupLegend) return;

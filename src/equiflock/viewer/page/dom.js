@@ -1,8 +1,9 @@
 /** Access to elements of the page. */
 
+/** Return the element with an id, or null. */
 export const byId = (id) => document.getElementById(id);
 
-/** Create an element with properties and children. */
+/** Return a new element, not yet in the page, with properties (not attributes) and children, elements or texts. */
 export function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);

@@ -5,6 +5,7 @@ import { byId } from "./dom.js";
 /** In a smaller flock, a picture without edges means that no agents are within reach of each other. */
 const MIN_AGENTS_FOR_NOTICE = 1000;
 
+/** Tells the user about lost messages and about edges that are not drawn. */
 export class EdgeNotices {
   #notices;
   #hasNotified = false;
@@ -23,7 +24,7 @@ export class EdgeNotices {
     this.#hasNotified = false;
   }
 
-  /** Explain, once, why a picture has no edges though it should. */
+  /** Show a notice, once until `reset`, if a panel with more than MIN_AGENTS_FOR_NOTICE agents has no edges. */
   notifyHiddenEdges(panels) {
     const hidden = panels.some(
       ({ agents, edges, lostEdges }) => agents > MIN_AGENTS_FOR_NOTICE && !edges.length && !lostEdges.length,

@@ -26,6 +26,10 @@ export class FlockBuffers {
     return Math.min(Math.max(Math.floor(MAX_TRAIL_SEGMENTS / this.current.count), 4), 24);
   }
 
+  /**
+   * Upload a panel of a frame as the newest slot; the previous one becomes a trail slot if enough time lies between.
+   * Trails are cleared if time goes back or jumps by more than TRAIL_SECONDS, or if the number of agents changes.
+   */
   upload(panel, time) {
     const gl = this.#gl;
     const count = panel.roles.length;
@@ -46,6 +50,7 @@ export class FlockBuffers {
     });
   }
 
+  /** Delete the textures of the newest frame and of the trails; edges and disks stay. */
   clear() {
     for (const slot of this.trailSlots) this.#gl.deleteTexture(slot.agents);
     this.#gl.deleteTexture(this.current?.agents ?? null);
@@ -72,7 +77,7 @@ export class FlockBuffers {
     lines.count = messages.length;
   }
 
-  /** Return the texels that the shaders fetch. */
+  /** Return the agents as texels, as shaders.js describes them, and set `kinds`. Failed agents are grey. */
   #pack(panel) {
     const { positions, velocities, accelerations, roles, groups, conditions } = panel;
     const present = listGroups(panel);
@@ -99,7 +104,9 @@ export class FlockBuffers {
     return texels;
   }
 
-  /** Return a texture to overwrite: the current one unless it becomes a trail slot, then that of a dropped slot, if any. */
+  /**
+   * Return a texture to overwrite: the current one unless it becomes a trail slot, then that of a dropped slot, if any.
+   */
   #takeTexture() {
     if (!this.current) return undefined;
     const last = this.trailSlots.at(-1);
@@ -109,6 +116,7 @@ export class FlockBuffers {
     return this.trailSlots.length > this.slotCount ? this.trailSlots.shift().agents : undefined;
   }
 
+  /** Return a new texture without interpolation. */
   #createTexture() {
     const gl = this.#gl;
     const texture = gl.createTexture();

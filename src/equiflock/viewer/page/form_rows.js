@@ -2,11 +2,11 @@
 
 import { make } from "./dom.js";
 
-/** Return a row whose label belongs to the element with this id; `help` is its tooltip. */
+/** Return a row with a label, for the element with this id, and inputs; `help` is the row's tooltip. */
 export const makeRow = (id, text, help, ...inputs) =>
   make("div", { className: "row", title: help }, make("label", { htmlFor: id }, text), ...inputs);
 
-/** Return a menu of words. */
+/** Return a menu whose options have the words as values and texts. */
 export const makeMenu = (id, words) => make("select", { id }, ...words.map((word) => new Option(word, word)));
 
 /** Return a row with a slider and the element that shows its value. */

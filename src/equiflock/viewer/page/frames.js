@@ -5,8 +5,11 @@ const HEADER_BYTES = 24;
 const PANEL_BYTES = 72;
 
 /**
- * Parse a frame. Its arrays are views of the buffer, not copies.
+ * Parse a frame. Its arrays are views of the buffer, not copies; positions and disks are relative to the panel's
+ * origin.
  * @param {ArrayBuffer} buffer
+ * @returns {{step: number, time: number, panels: object[]}} time in simulated seconds
+ * @throws {Error} if the format version is another
  */
 export function readFrame(buffer) {
   const data = new DataView(buffer);
@@ -56,28 +59,31 @@ export const OBSTACLE = 2;
 /** Kinds of failure: condition k + 1 is FAILURES[k], condition 0 is a working agent. */
 export const FAILURES = ["silent", "stopped", "drifting"];
 
-/** Count the agents of a panel, without obstacle agents. */
+/** Count the agents of a panel, failed ones included, without obstacle agents. */
 export function countAgents(panel) {
   let count = 0;
   for (const role of panel.roles) count += role !== OBSTACLE;
   return count;
 }
 
-/** Count the failed agents of a panel by kind, in the order of FAILURES. */
+/** Return the number of failed agents of a panel for each kind, in the order of FAILURES. */
 export function countFailed({ conditions }) {
   const counts = FAILURES.map(() => 0);
   for (const condition of conditions) if (condition) counts[condition - 1]++;
   return counts;
 }
 
-/** List the groups of a panel's agents in ascending order. */
+/** Return the different group numbers of a panel's agents, without obstacle agents, in ascending order. */
 export function listGroups({ roles, groups }) {
   const present = new Set();
   roles.forEach((role, i) => role !== OBSTACLE && present.add(groups[i]));
   return [...present].sort((a, b) => a - b);
 }
 
-/** Find the agent nearest to a point `ahead` seconds after the frame; return its index and distance. */
+/**
+ * Return {index, distance} of the agent nearest to a point (world coordinates) `ahead` simulated seconds after the
+ * frame. Obstacle agents are ignored; without others the index is -1. If the flight has ended, `ahead` counts as 0.
+ */
 export function findNearestAgent({ origin, positions, velocities, accelerations, roles, hasEnded }, [x, y], ahead) {
   const time = hasEnded ? 0 : ahead;
   const at = (k) => positions[k] + (velocities[k] + (accelerations[k] * time) / 2) * time;

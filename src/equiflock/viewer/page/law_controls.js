@@ -11,20 +11,24 @@ const FALLBACK_MAX = { number: 1, integer: 10 };
 /** Minimum number of steps of a slider, except for integers. */
 const MIN_STEPS = 80;
 
-/** Return the ends and the step of an option's slider. */
+/**
+ * Return {low, high, step} of a numeric option's slider: from 0, or one step if 0 is refused, to 4 times the default,
+ * or to FALLBACK_MAX if the default is 0 or null. For a negative default it ends at 0.
+ */
 export function computeRange({ kind, default: usual, must_be_positive }) {
   const far = DEFAULT_MULTIPLE * usual || FALLBACK_MAX[kind];
   const step = kind === "integer" ? 1 : roundDown(Math.abs(far) / MIN_STEPS);
   return { low: must_be_positive ? step : Math.min(far, 0), high: Math.max(far, 0), step };
 }
 
-/** Round down to 1, 2 or 5 times a power of 10. */
+/** Round a positive number down to 1, 2 or 5 times a power of 10. */
 function roundDown(number) {
   const unit = 10 ** Math.floor(Math.log10(number));
   const digit = [5, 2, 1].find((each) => each * unit <= number * 1.0001);
   return Number((digit * unit).toPrecision(1));
 }
 
+/** Inputs for the options of one panel's law. */
 export class LawControls {
   #id;
   #laws;
@@ -37,7 +41,8 @@ export class LawControls {
    * @param {string} id id of the menu that selects the controller
    * @param {object[]} laws each with name, help and options: {name, kind, default, help, choices, may_be_none,
    *   must_be_positive}
-   * @param {function(object): void} onChange called with all options that differ from their defaults
+   * @param {function(object): void} onChange called with all options that differ from their defaults, repeatedly while
+   *   a slider is dragged; {} if the user restores the defaults
    */
   constructor(id, laws, onChange) {
     this.#id = id;
@@ -46,7 +51,7 @@ export class LawControls {
     byId(`${id}-defaults`).onclick = () => onChange({});
   }
 
-  /** Show the options of a law; hide the controls if it has none. */
+  /** Show the values of a law's options (those not given: defaults); hide the controls if it has none or is no law. */
   show(name, options) {
     const law = this.#laws.find((each) => each.name === name);
     const offered = law?.options ?? [];
@@ -62,6 +67,7 @@ export class LawControls {
       this.#showValue(option, option.name in options ? options[option.name] : option.default);
   }
 
+  /** Show the value of an option; null, for none, is an empty box and the right end of the slider. */
   #showValue({ name, kind, may_be_none }, value) {
     const input = byId(this.#idOf(name));
     // The server may have been started with a word for a numeric option: the box shows it as a placeholder.
@@ -77,6 +83,7 @@ export class LawControls {
     slider.value = value ?? slider.max;
   }
 
+  /** Return the row of an option: a checkbox, a menu, or a slider with a number box. */
   #makeRow(option) {
     const { name, kind, help, choices, may_be_none } = option;
     const id = this.#idOf(name);
@@ -98,11 +105,13 @@ export class LawControls {
     return row;
   }
 
+  /** Report all options with another value of one; a default value is left out. */
   #choose({ name, default: usual }, value) {
     const { [name]: _, ...others } = this.#options;
     this.#onChange(value === usual ? others : { ...others, [name]: value });
   }
 
+  /** Return the element id of an option's input; of its slider if `part` is "slider". */
   #idOf(name, part = "option") {
     return `${this.#id}-${part}-${name}`;
   }

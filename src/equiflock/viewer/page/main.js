@@ -4,17 +4,20 @@ import { byId, make } from "./dom.js";
 import { acceptsTyping } from "./tools.js";
 import { View } from "./view.js";
 
+/** Select a tool, and mark its button as pressed. */
 function chooseTool(view, tool) {
   view.tools.selectTool(tool);
   for (const button of document.querySelectorAll("[data-tool]"))
     button.setAttribute("aria-pressed", button.dataset.tool === tool);
 }
 
+/** Show a theme, "dark" or "light", and remember it in the browser. */
 function changeTheme(view, theme) {
   view.screen.theme = theme;
   localStorage.setItem("theme", theme);
 }
 
+/** Copy the page's address to the clipboard or, if that fails, show it in a notice. */
 async function copyLink(view) {
   try {
     await navigator.clipboard.writeText(location.href);
@@ -24,6 +27,7 @@ async function copyLink(view) {
   }
 }
 
+/** Bind the buttons, checkboxes, sliders and menus outside of the form. */
 function bindButtons(view) {
   const press = {
     play: () => view.play(!view.playing),
@@ -44,9 +48,9 @@ function bindButtons(view) {
     link: () => copyLink(view),
   };
   for (const [id, action] of Object.entries(press)) byId(id).onclick = action;
-  for (const key of ["edges", "trails"]) byId(key).onchange = () => view.look({ [key]: byId(key).checked });
-  byId("orbit").onchange = () => view.actions.orbit(byId("orbit").checked);
-  byId("speed").onchange = () => view.look({ speed: Number(byId("speed").value) });
+  for (const key of ["edges", "trails"]) byId(key).onchange = () => view.changeLook({ [key]: byId(key).checked });
+  byId("orbit").onchange = () => view.actions.setOrbit(byId("orbit").checked);
+  byId("speed").onchange = () => view.changeLook({ speed: Number(byId("speed").value) });
   byId("slider").oninput = () => view.seek(byId("slider").valueAsNumber);
   byId("flock").onchange = () => view.chooseFlock(byId("flock").valueAsNumber || 0);
   byId("saved").onsubmit = (event) => event.preventDefault();
@@ -54,6 +58,7 @@ function bindButtons(view) {
     button.onclick = () => chooseTool(view, button.dataset.tool);
 }
 
+/** Bind the keys; they are ignored without a flight, with Ctrl, Meta or Alt, in inputs, and while the help is open. */
 function bindKeys(view) {
   const click = (id) => () => byId(id).click();
   const always = {

@@ -4,16 +4,17 @@ import { byId, make } from "./dom.js";
 
 const SHOWN_MS = 6000;
 
+/** Notices in a parent element; several may be shown at a time. */
 export class Notices {
   constructor(parent) {
     this.parent = parent;
   }
 
   /**
-   * Show a notice.
+   * Show a notice, for SHOWN_MS unless it is sticky.
    * @param {string} text
-   * @param {object} options id: replaces the notice with the same id; isError; sticky: stays until dismissed; link:
-   *   {href, text, download}; action: a button {text, onPress}
+   * @param {object} options id: replaces the notice with the same id, by default its text; isError; sticky: stays until
+   *   dismissed; link: {href, text, download}; action: a button {text, onPress}
    */
   show(text, { id = text, isError = false, sticky = false, link = null, action = null } = {}) {
     this.dismiss(id);
@@ -25,10 +26,12 @@ export class Notices {
     if (!sticky) setTimeout(() => notice.remove(), SHOWN_MS);
   }
 
+  /** Remove all notices except that with this id. */
   dismissExcept(id) {
     for (const notice of [...this.parent.children]) if (notice.dataset.id !== id) notice.remove();
   }
 
+  /** Remove the notice with this id, if it is shown. */
   dismiss(id) {
     for (const notice of [...this.parent.children]) if (notice.dataset.id === id) notice.remove();
   }
@@ -40,7 +43,11 @@ export function showCompiling(text) {
   byId("compiling").textContent = text;
 }
 
-/** Show the status of a save: progress, success or failure. */
+/**
+ * Show the status of a save in one sticky notice: progress, or the result with an OK button.
+ * @param {object} message event "save_progress", "saved" or "save_failed" of the server
+ * @param {Notices} notices
+ */
 export function showSaveStatus(message, notices) {
   const options = { id: "saving", sticky: true };
   const action = { text: "OK", onPress: () => notices.dismiss("saving") };
@@ -56,7 +63,7 @@ export function showSaveStatus(message, notices) {
   }
 }
 
-/** Show that a flight failed, with a button that starts it again. */
+/** Show a sticky notice that a flight failed, with a button that calls `reset`. */
 export function showFailure(text, reset, notices) {
   const action = { text: "Reset", onPress: reset };
   notices.show(`The flight failed: ${text}`, { id: "failure", isError: true, sticky: true, action });

@@ -2,6 +2,7 @@
 
 import { findNearestAgent } from "./frames.js";
 
+/** Finds panels, agents and obstacles by their place on the canvas; `view` supplies frame, picture and cameras. */
 export class Picker {
   #canvas;
   #view;
@@ -15,7 +16,12 @@ export class Picker {
     this.#view = view;
   }
 
-  /** Return the panel under an event, unless one is given, and the event's place in the panel and in the world. */
+  /**
+   * Return the place of an event: its panel with viewport and camera, css pixels px, py from the panel's top left, and
+   * world coordinates `at`.
+   * @param {{clientX: number, clientY: number}} event
+   * @param {number} [given] panel to use instead of the one under the event; outside of all panels the first is used
+   */
   locate(event, given) {
     const bounds = this.#canvas.getBoundingClientRect();
     const x = event.clientX - bounds.left;
@@ -30,25 +36,28 @@ export class Picker {
     return { panel, viewport, px, py, camera, at: camera.toWorld(px, py, viewport) };
   }
 
-  /** Return the index of the agent drawn within `reach` css pixels of a place, or -1. */
+  /** Return the index of the agent drawn nearest to a place, or -1 if none is within `reach` css pixels. */
   pickAgent({ panel, at, camera }, reach) {
     const { frame, ahead } = this.#view.screen.picture;
     const { index, distance } = findNearestAgent(frame.panels[panel], at, ahead);
     return distance * camera.scale <= reach ? index : -1;
   }
 
-  /** Return the index of the disk under a place, or -1, and the offset of the place from the disk's centre. */
+  /**
+   * Return {index, gripOffset} of the disk under a place, the last if several are; gripOffset is the place minus the
+   * disk's centre. Return {index: -1} if there is none.
+   */
   pickDisk({ panel, at }) {
     for (let index = this.#view.frame.panels[panel].disks.length / 3 - 1; index >= 0; index--) {
-      const { x, y, radius } = this.disk(panel, index);
+      const { x, y, radius } = this.getDisk(panel, index);
       const gripOffset = [at[0] - x, at[1] - y];
       if (Math.hypot(...gripOffset) <= radius) return { index, gripOffset };
     }
     return { index: -1 };
   }
 
-  /** Return a disk in world coordinates. */
-  disk(panel, index) {
+  /** Return {x, y, radius} of a panel's disk in world coordinates. */
+  getDisk(panel, index) {
     const { disks, origin } = this.#view.frame.panels[panel];
     const [x, y, radius] = disks.subarray(3 * index);
     return { x: origin[0] + x, y: origin[1] + y, radius };

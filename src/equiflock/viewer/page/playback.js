@@ -3,7 +3,9 @@
 import { formatControllerName } from "./controls.js";
 import { byId, make } from "./dom.js";
 
-/** Show the controls for saved flights with `flocks` flocks, or those for live flights if `flocks` is 0. */
+/**
+ * Show the controls for saved flights, with a choice if there are several flocks, or for live flights if `flocks` is 0.
+ */
 export function showFlockChoice(flocks) {
   document.body.classList.toggle("saved", flocks > 0);
   for (const element of document.querySelectorAll(".live")) element.hidden = flocks > 0;
@@ -13,7 +15,12 @@ export function showFlockChoice(flocks) {
   byId("flocks").textContent = `Flock 0–${flocks - 1}`;
 }
 
-/** Start showing a flock of saved flights. */
+/**
+ * Start showing a flock of saved flights: titles, curves of the whole flight, slider and summary.
+ * @param {object} playback the server's description of it
+ * @param {number} flock its index
+ * @param {import("./screen.js").Screen} screen
+ */
 export function showPlayback({ curves, times, flights, dimensions, comm_radius: commRadius }, flock, screen) {
   screen.begin(flights, commRadius);
   screen.duration = times.at(-1);

@@ -16,6 +16,7 @@ export const METRICS = [
 
 const superscript = (number) => [...String(number)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("");
 
+/** Format a value with three digits, or as 1.2·10⁻⁵ below 0.001; – for NaN and infinity. */
 function formatValue(value, integer) {
   if (!Number.isFinite(value)) return "–";
   if (integer) return String(value);
@@ -24,18 +25,19 @@ function formatValue(value, integer) {
   return `${(value / 10 ** power).toFixed(1)}·10${superscript(power)}`;
 }
 
-/** Metrics of a flight so far: times, and rows[time][panel][metric]. Beyond MAX_POINTS every other point is dropped. */
+/** Metrics of a flight so far: times, and rows[time][panel][metric]. At MAX_POINTS every other one is dropped. */
 export class History {
   constructor() {
     this.clear();
   }
 
+  /** Forget all metrics. */
   clear() {
     this.times = [];
     this.rows = [];
   }
 
-  /** Add the metrics of all panels at a time; replace those of the same time. */
+  /** Append metricValues[panel][metric] at a time in seconds; replace the last ones if they have the same time. */
   add(time, metricValues) {
     if (this.times.at(-1) === time) {
       this.times.pop();
@@ -50,7 +52,7 @@ export class History {
   }
 }
 
-/** One plot: its name, the current values, and a canvas with a curve for each panel. */
+/** The plot of one metric (METRICS[index]): its name, the current values, and a canvas with a curve for each panel. */
 export class Plot {
   constructor(parent, metric, index) {
     this.metric = metric;
@@ -60,7 +62,7 @@ export class Plot {
     parent.append(make("figure", {}, make("figcaption", {}, metric.name, this.values), this.canvas));
   }
 
-  /** Show the current value of each panel. */
+  /** Show the value of each panel of a frame as text; the curves stay. */
   showValues(panels) {
     if (this.values.children.length !== panels.length) {
       this.values.replaceChildren(...panels.map((_, i) => make("b", { className: `panel-${i}` })));
@@ -71,10 +73,10 @@ export class Plot {
   }
 
   /**
-   * Draw the curves.
+   * Draw the curve of each panel, and a vertical line at the current time; nothing while the canvas has no width.
    * @param {History} history
    * @param {number} now current time of the flight, in seconds
-   * @param {object} style colours: faint, grid, series (one per panel)
+   * @param {object} style colours: faint (texts and the line), grid, series (the curves, one per panel)
    */
   draw(history, now, style) {
     const { canvas } = this,
@@ -119,6 +121,7 @@ export class Plot {
     pen.fillRect(x(Math.min(now, last)) - 0.5, box.top, 1, box.bottom - box.top);
   }
 
+  /** Draw a line with its text for each tick, and the first and the last time. */
   #drawAxes(pen, box, scale, { x, first, last }, style) {
     pen.font = "10px system-ui, sans-serif";
     pen.fillStyle = style.faint;
@@ -143,8 +146,9 @@ export class Plot {
 }
 
 /**
- * Return the ticks of an axis and the function y(value). It returns a height below the box for a value below the axis,
- * and NaN for one that cannot be drawn, such as 0 on a logarithmic axis.
+ * Return {ticks, y} of an axis that fits the values: ticks as {value, text}, and the function y(value) in css pixels.
+ * It returns a height below the box for a value below the axis, and NaN for one that cannot be drawn, such as null, or
+ * 0 on a logarithmic axis.
  */
 export function makeScale(metricValues, metric, box) {
   const values = metricValues.filter(Number.isFinite);
@@ -172,7 +176,7 @@ export function makeScale(metricValues, metric, box) {
   };
 }
 
-/** Split a curve of points [x, y] at missing values. */
+/** Split a curve of points [x, y] into lists of consecutive points whose y is finite; other points are dropped. */
 export function splitCurve(points) {
   const segments = [];
   let isOpen = false;
@@ -185,7 +189,7 @@ export function splitCurve(points) {
   return segments;
 }
 
-/** Round up to 1, 2, 4, 5 or 8 times a power of 10. */
+/** Round a positive number up to 1, 2, 4, 5 or 8 times a power of 10. */
 function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return power * [1, 2, 4, 5, 8, 10].find((factor) => factor * power >= value * 0.999);

@@ -3,9 +3,10 @@
 import { byId, make } from "./dom.js";
 import { makeMenu, makeRow } from "./form_rows.js";
 
-/** Format a name for display: `clear_time` becomes Clear time. */
+/** Format a name for display: `clear_time` and `clear-time` become Clear time. */
 export const formatName = (name) => (name[0].toUpperCase() + name.slice(1)).replaceAll(/[_-]/g, " ");
 
+/** Radio buttons for the scenarios, and a row of input for each option of the selected one. */
 export class ScenarioMenu {
   #scenarios;
   #onChange;
@@ -15,7 +16,8 @@ export class ScenarioMenu {
 
   /**
    * @param {object[]} scenarios each with name, help and options: {name, kind, default, choices, help}
-   * @param {function(object): void} onChange called with the setting fields that changed
+   * @param {function(object): void} onChange called with {scenario, options: {}} for another scenario, and with
+   *   {options}, all that were set, for another value; not for an invalid number
    */
   constructor(scenarios, onChange) {
     this.#scenarios = scenarios;
@@ -26,7 +28,7 @@ export class ScenarioMenu {
     );
   }
 
-  /** Show a setting's scenario and its options. */
+  /** Show a setting's scenario and its options, with defaults for those that are not set; `onChange` is not called. */
   show({ scenario, options }) {
     for (const input of byId("scenario").querySelectorAll("input")) input.checked = input.value === scenario;
     const offered = this.#scenarios.find(({ name }) => name === scenario)?.options ?? [];
@@ -37,12 +39,14 @@ export class ScenarioMenu {
     for (const { name, default: usual } of offered) setInputValue(byId(`option-${name}`), options[name] ?? usual);
   }
 
+  /** Return the radio button of a scenario; its options start at their defaults. */
   #makeChoice(name, help) {
     const input = make("input", { type: "radio", name: "scenario", value: name });
     input.onchange = () => this.#onChange({ scenario: name, options: {} });
     return make("label", { title: help }, input, make("span", {}, formatName(name)));
   }
 
+  /** Return the row of an option: a menu, a checkbox or a number box, by its kind. */
   #makeRow({ name, kind, help, choices }) {
     const id = `option-${name}`;
     const box = { type: "number", step: kind === "integer" ? 1 : "any", required: true };
@@ -59,7 +63,7 @@ export class ScenarioMenu {
   }
 }
 
-/** Show a value in a box, checkbox or menu; a word that the menu lacks is added to it. */
+/** Set the value of a box, checkbox or menu without an event; a word that the menu lacks is added to it. */
 export function setInputValue(input, value) {
   if (input instanceof HTMLSelectElement && ![...input.options].some((option) => option.value === value))
     input.append(new Option(value, value));

@@ -9,7 +9,7 @@ const MAX_DART_PX = 26;
 const MIN_GRID_PX = 40; // minimum distance between grid lines, in css pixels
 const NO_PAINT = [0, 0, 0, 0]; // agents are drawn in their own colours
 
-/** Convert a colour, or a list of colours, to numbers for the GPU; pass other values through. */
+/** Convert a colour to [r, g, b, a], or a list of colours to one flat list of these; pass other values through. */
 function toGpuColours(value) {
   if (Array.isArray(value)) return value.flatMap(parseColour);
   return typeof value === "string" ? parseColour(value) : value;
@@ -24,7 +24,9 @@ function parseColour(hex) {
     .map((byte) => parseInt(byte, 16) / 255);
 }
 
-/** Return whether WebGL renders in software, where antialiasing would double the time of a picture. */
+/**
+ * Return whether WebGL renders in software, where antialiasing would double the time of a picture; false if unknown.
+ */
 function isSoftware() {
   const gl = document.createElement("canvas").getContext("webgl2");
   const info = gl?.getExtension("WEBGL_debug_renderer_info");
@@ -33,17 +35,21 @@ function isSoftware() {
   return /swiftshader|llvmpipe|software/i.test(renderer);
 }
 
-/** Return the distance between grid lines, in world units: R times a power of 2. */
+/** Return the distance between grid lines in world units: the least R 2^k of MIN_GRID_PX or more on the screen. */
 function computeGridSpacing(scale, commRadius) {
   return commRadius * 2 ** Math.ceil(Math.log2(MIN_GRID_PX / (commRadius * scale)));
 }
 
-/** Return the distance between clearly visible grid lines: every other line may be fading in or out. */
+/**
+ * Return the distance between clearly visible grid lines, in world units: twice the spacing while every other line
+ * fades.
+ */
 export function computeVisibleSpacing(scale, commRadius) {
   const spacing = computeGridSpacing(scale, commRadius);
   return spacing * scale < 1.5 * MIN_GRID_PX ? 2 * spacing : spacing;
 }
 
+/** Draws frames on a canvas: grid, obstacles, trails, edges, agents and a highlight, in one or two panels. */
 export class Scene {
   #canvas;
   #gl;
@@ -70,7 +76,7 @@ export class Scene {
     this.resize();
   }
 
-  /** "dark" or "light". */
+  /** "dark" or "light"; setting it clears the canvas, so call `draw` then. */
   get theme() {
     return this.#theme;
   }
@@ -82,7 +88,7 @@ export class Scene {
     this.#clear(this.#palette.background, 0, 0, this.#canvas.width, this.#canvas.height);
   }
 
-  /** Fit the drawing buffer to the canvas's css size; call it when that changes, and then `draw`. */
+  /** Fit the drawing buffer to the canvas's css size, and clear it; call it when the size changes, and then `draw`. */
   resize() {
     this.#ratio = Math.min(window.devicePixelRatio, 2);
     this.#canvas.width = Math.max(1, Math.round(this.#canvas.clientWidth * this.#ratio));
@@ -95,7 +101,7 @@ export class Scene {
    * @param {number} panels number of panels
    * @returns {{x: number, y: number, width: number, height: number}[]} css pixels, y down from the canvas's top
    */
-  viewports(panels) {
+  computeViewports(panels) {
     const ratio = this.#ratio;
     const { width, height } = this.#canvas;
     const wide = width > height;
@@ -108,14 +114,15 @@ export class Scene {
     }));
   }
 
-  /** Clear the trails, for another flight. */
+  /** Forget the trails and the uploaded frame, for another flight; the canvas keeps its picture. */
   clearTrails() {
     for (const flock of this.#flocks) flock.clear();
     this.#frame = null;
   }
 
   /**
-   * Draw a frame. It is uploaded the first time; drawing it again with another `ahead` is cheap.
+   * Draw a frame. It is uploaded the first time; drawing it again with another `ahead` is cheap. Panels whose flight
+   * has ended ignore `ahead`. Nothing is drawn while the WebGL context is lost.
    * @param {{time: number, panels: object[]}} frame
    * @param {number} ahead seconds since the frame's time
    * @param {import("./camera.js").Camera[]} cameras one per panel
@@ -132,7 +139,7 @@ export class Scene {
       this.#frame = frame;
     }
     const { width, height } = this.#canvas;
-    const rects = this.viewports(frame.panels.length);
+    const rects = this.computeViewports(frame.panels.length);
     if (rects.length > 1) this.#clear(this.#palette.hairline, 0, 0, width, height);
     rects.forEach((rect, i) => {
       const [x, y, w, h] = [rect.x, rect.y, rect.width, rect.height].map((css) => Math.round(css * this.#ratio));
@@ -141,7 +148,7 @@ export class Scene {
     });
   }
 
-  /** Fill a rectangle of the drawing buffer, and confine further drawing to it. */
+  /** Fill a rectangle (x, y, width, height in device pixels, y up) of the canvas, and confine further drawing to it. */
   #clear(colour, ...rectangle) {
     const gl = this.#gl;
     gl.viewport(...rectangle);
@@ -150,6 +157,7 @@ export class Scene {
     gl.clear(gl.COLOR_BUFFER_BIT);
   }
 
+  /** Draw panel i into its rectangle, back to front; `look` is that of `draw`. */
   #drawPanel(i, ahead, camera, rect, look) {
     const gl = this.#gl;
     const flock = this.#flocks[i];
@@ -205,7 +213,7 @@ export class Scene {
     }
   }
 
-  /** Draw lines at multiples of R times a power of 2. */
+  /** Draw the lines at multiples of the grid spacing; every other one fades in as the view zooms in. */
   #drawGrid(view, camera, commRadius) {
     const gl = this.#gl;
     const spacing = computeGridSpacing(view.scale, commRadius);
@@ -219,6 +227,7 @@ export class Scene {
     gl.drawArrays(gl.LINES, 0, 2 * (columns + rows));
   }
 
+  /** Draw lines whose `count` ends are in a buffer of FlockBuffers. */
   #drawLines({ buffer, count }, uniforms) {
     const gl = this.#gl;
     this.#programs.edges(uniforms);
@@ -229,7 +238,9 @@ export class Scene {
     gl.disableVertexAttribArray(0);
   }
 
-  /** Draw the segments from each trail slot to the next, and from the last one to the agents; one draw per slot. */
+  /**
+   * Draw the segments from each trail slot to the next, and from the last to the agents; skip those that have faded.
+   */
   #drawTrails({ current, trailSlots }, uniforms, ahead, relative) {
     const present = { ...current, time: current.time + ahead };
     const fade = ({ time }) => Math.max(0, 1 - (present.time - time) / TRAIL_SECONDS);

@@ -12,6 +12,7 @@ const RATE_INTERVAL_MS = 1000;
 const REDRAW_MS = 3000;
 const MAX_EASE_SECONDS = 0.1;
 
+/** Canvas, cameras, titles, metrics and curves of the flight that is shown. */
 export class Screen {
   /** One for each panel; empty before the first flight. */
   cameras = [];
@@ -49,9 +50,9 @@ export class Screen {
     return this.#picture;
   }
 
-  /** Rectangles of the panels on the canvas. */
+  /** Rectangles of the panels on the canvas, in css pixels. */
   get viewports() {
-    return this.#scene.viewports(this.cameras.length);
+    return this.#scene.computeViewports(this.cameras.length);
   }
 
   get theme() {
@@ -64,7 +65,7 @@ export class Screen {
   }
 
   /**
-   * Start showing another flight.
+   * Prepare to show another flight: new cameras and titles, no trails or curves. `show` draws the first picture.
    * @param {{controller: string, scenario: string}[]} flights one for each panel
    * @param {number} commRadius the communication radius R
    */
@@ -81,22 +82,24 @@ export class Screen {
     this.#display.positionTitles(this.viewports);
   }
 
-  /** Add the metrics of each panel at a time to the curves. */
+  /** Add metrics to the curves: metricValues[panel][metric] at a simulated time in seconds. */
   addMetrics(time, metricValues) {
     this.#history.add(time, metricValues);
   }
 
-  /** Draw pictures for a while, even if the frame does not change. */
+  /** Let `show` draw for REDRAW_MS from now on, even if the picture does not change, and update the metrics. */
   requestRedraw() {
     this.#redrawUntil = performance.now() + REDRAW_MS;
     this.#lastMetrics.frame = null;
   }
 
   /**
-   * Show a frame `ahead` simulated seconds after it. An unchanged picture is not drawn again: that would delay
-   * frames on their way.
+   * Show the flight `ahead` simulated seconds after a frame. An unchanged picture is not drawn again: that would delay
+   * frames on their way. Metrics are updated every METRICS_INTERVAL_MS at most, the frame rate every RATE_INTERVAL_MS.
+   * @param {object} frame
+   * @param {number} ahead simulated seconds
    * @param {number} now milliseconds
-   * @param {number} seconds since the last call
+   * @param {number} seconds real time since the last call
    * @param {object} look edges, trails and highlight, as for the scene
    */
   show(frame, ahead, now, seconds, look) {
@@ -122,6 +125,7 @@ export class Screen {
     }
   }
 
+  /** Move the cameras for `seconds` of real time, and draw the picture. */
   #draw(frame, ahead, seconds, look) {
     const views = this.viewports;
     frame.panels.forEach((panel, i) => {

@@ -147,11 +147,12 @@ in vec4 colour;
 out vec4 fragment;
 void main() { fragment = colour; }`;
 
-/** Return all programs by name, each as a function that activates it with uniforms (and textures) by name. */
+/** Compile all programs; return them by name, as functions that activate one with uniforms and textures by name. */
 export function buildPrograms(gl) {
   return Object.fromEntries(Object.entries(SHADERS).map(([name, source]) => [name, buildProgram(gl, source)]));
 }
 
+/** Compile a program; throw an Error with the log if that fails, unless the WebGL context is lost. */
 function buildProgram(gl, vertexSource) {
   const program = gl.createProgram();
   for (const [type, source] of [

@@ -5,6 +5,7 @@ const NOTICE_DELAY_MS = 500;
 /** Commands that start a flight. */
 export const START_COMMANDS = ["start", "play"];
 
+/** Sends "start" and "play" requests, and shows a notice with a Cancel button while the server searches. */
 export class StartRequests {
   /** Setting fields that were requested and not answered yet. */
   pending = {};
@@ -18,8 +19,8 @@ export class StartRequests {
   }
 
   /**
-   * Request a flight.
-   * @param {object} request
+   * Request a flight. It supersedes an earlier request, whose search the server cancels.
+   * @param {object} request "start" or "play"
    * @param {function(): void} cancel handler of the Cancel button, which appears if the search takes long
    */
   ask(request, cancel) {
@@ -32,14 +33,19 @@ export class StartRequests {
     else this.#connection.ask(request);
   }
 
-  /** Cancel the search; the current flight continues. Return the requests that were never sent. */
+  /**
+   * Ask the server to cancel the search; the current flight continues. Return the start requests that were never sent.
+   */
   cancel() {
     const unsent = this.#connection.withdrawUnsent(...START_COMMANDS);
     this.#connection.askNow({ command: "cancel" });
     return unsent;
   }
 
-  /** Handle an answer; return false if it only says that the search was superseded by a later start. */
+  /**
+   * Handle the answer to any request: `clear` after the last pending start.
+   * @returns {boolean} false if the page should ignore it: a search was cancelled because a later start superseded it
+   */
   handleReply(request, message) {
     if (!START_COMMANDS.includes(request.command)) return true;
     if (this.#connection.isWaitingFor(request.command)) return message.event !== "cancelled";
@@ -47,7 +53,7 @@ export class StartRequests {
     return true;
   }
 
-  /** Forget pending requests and dismiss their notice. */
+  /** Forget the pending setting fields, and dismiss the notice. */
   clear() {
     clearTimeout(this.#noticeTimer);
     this.#notices.dismiss("search");

@@ -22,6 +22,7 @@ const STEER_MEMORY_MS = 300;
 
 const ARROW_DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
+/** The tools "pan", "lead", "obstacle" and "remove"; two fingers and the wheel pan and zoom with any of them. */
 export class Tools {
   tool = "pan";
   #picker;
@@ -54,6 +55,7 @@ export class Tools {
     canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
   }
 
+  /** Select "pan", "lead", "obstacle" or "remove", and end the current drag. */
   selectTool(tool) {
     this.tool = tool;
     this.#hover = null;
@@ -61,14 +63,16 @@ export class Tools {
     this.canvas.dataset.tool = tool;
   }
 
-  /** End the drag and forget clicks, for another tool or flight. */
+  /** End the drag without effect, and forget brushed places and the last click, for another tool or flight. */
   releaseDrag() {
     this.#drag = null;
     this.#brushPlaces = [];
     this.#lastClick = { time: -Infinity };
   }
 
-  /** Circle that shows where the tool would act, in the form that Scene.draw takes, or null. */
+  /**
+   * Circle that shows where the tool would act, as `highlight` of Scene.draw; null for panning or without a pointer.
+   */
   get highlight() {
     if (!this.#hover || !this.view.frame || this.tool === "pan") return null;
     const drag = this.#drag;
@@ -76,7 +80,7 @@ export class Tools {
     if (this.tool === "obstacle") {
       const { index, gripOffset } = drag?.disk ?? this.#picker.pickDisk({ panel, at });
       if (index >= 0) {
-        const { x, y, radius } = this.#picker.disk(panel, index);
+        const { x, y, radius } = this.#picker.getDisk(panel, index);
         const moved = drag && drag.travelled >= CLICK_PX;
         const centre = moved ? { x: at[0] - gripOffset[0], y: at[1] - gripOffset[1] } : { x, y };
         return { panel, kind: "lead", radius, ...centre };
@@ -90,7 +94,10 @@ export class Tools {
     return { panel, kind: { remove: "brush", obstacle: "obstacle", lead: "lead" }[this.tool], px, py, pixels };
   }
 
-  /** Steer the leaders by an arrow key; return whether the key was one. */
+  /**
+   * Change the leaders' velocity by ARROW_SPEED_STEP in the direction of an arrow key; without leaders, show a notice.
+   * @returns {boolean} whether the key is an arrow
+   */
   steerByKey(key) {
     if (!(key in ARROW_DIRECTIONS)) return false;
     const now = this.view.computeLeaderVelocity();
@@ -104,7 +111,10 @@ export class Tools {
     return true;
   }
 
-  /** Continue the drag, once per picture: leaders follow a resting pointer, too. */
+  /**
+   * Continue the drag, once per picture: steer leaders to the pointer, even if it rests, and remove brushed agents.
+   * Each waits until the server has answered the last such request.
+   */
   tick() {
     const drag = this.#drag;
     const pulling = this.tool === "lead" && drag && drag.travelled >= CLICK_PX;
@@ -113,18 +123,19 @@ export class Tools {
     if (this.#brushPlaces.length && !this.view.connection.isWaitingFor("remove_agents")) this.#removeBrushed();
   }
 
-  /** Remove the agents brushed over since the last request. */
+  /** Request removal at the oldest brushed places: up to MAX_PLACES, of one panel; others wait for the next picture. */
   #removeBrushed() {
     const [{ panel, camera }] = this.#brushPlaces;
     const places = this.#brushPlaces.filter((place) => place.panel === panel).slice(0, MAX_PLACES);
     this.#brushPlaces = this.#brushPlaces.filter((place) => !places.includes(place));
-    this.view.actions.remove(
+    this.view.actions.removeAgents(
       places.map(({ at }) => at),
       panel,
       BRUSH_PX / camera.scale,
     );
   }
 
+  /** Zoom all panels about their centres. */
   zoom(factor) {
     this.view.screen.cameras.forEach((camera, i) => {
       const { width, height } = this.view.screen.viewports[i];
@@ -132,6 +143,7 @@ export class Tools {
     });
   }
 
+  /** Start a drag with the primary button, and pick its target; a second pointer ends the drag. */
   #down(event) {
     if (!this.view.screen.picture.frame || !this.view.frame || event.button !== 0) return;
     this.canvas.focus({ preventScroll: true });
@@ -152,6 +164,7 @@ export class Tools {
     if (this.tool === "lead") this.#drag.agent = this.#picker.pickAgent(from, reach);
   }
 
+  /** Continue a drag or pinch. The tools other than pan act from CLICK_PX on. */
   #move(event) {
     if (!this.view.frame) return;
     this.#hover = event;
@@ -175,6 +188,7 @@ export class Tools {
       this.#moveDisk(drag, this.#picker.locate(event, drag.from.panel));
   }
 
+  /** End a drag: a click if it was shorter than CLICK_PX, or a new obstacle. A cancelled pointer has no effect. */
   #up(event) {
     const drag = this.#drag;
     this.#releasePointer(event);
@@ -196,7 +210,10 @@ export class Tools {
     if (!this.view.screen.isHeld) this.#drag = null;
   }
 
-  /** Handle a click. The second of a double click acts on the target of the first, which may have moved since. */
+  /**
+   * Handle a click: toggle a leader or, with a double click, remove an obstacle. The second click of a double click
+   * acts on the target of the first, which may have moved since.
+   */
   #click(drag, { timeStamp: time, clientX: x, clientY: y, pointerType }) {
     const last = this.#lastClick;
     const near = Math.hypot(x - last.x, y - last.y) < (DOUBLE_CLICK_PX[pointerType] ?? DOUBLE_CLICK_PX.touch);
@@ -215,6 +232,7 @@ export class Tools {
     }
   }
 
+  /** Zoom all panels about the place that the pointer has in its panel. */
   #wheel(event) {
     event.preventDefault();
     if (!this.view.frame) return;
@@ -223,6 +241,7 @@ export class Tools {
     this.view.screen.cameras.forEach((camera, i) => camera.zoom(factor, px, py, this.view.screen.viewports[i]));
   }
 
+  /** Zoom and pan all panels by the motion of one of two fingers, about the point between them. */
   #pinch(before, now) {
     const [a, b] = [...this.#pointers.values()];
     const other = a.pointerId === now.pointerId ? b : a;
@@ -237,7 +256,9 @@ export class Tools {
     });
   }
 
-  /** Steer the leaders towards the pointer, with a speed proportional to its distance. */
+  /**
+   * Steer all leaders towards the pointer, by its distance from their mean position; without leaders, show a notice.
+   */
   #pullLeaders({ at: [x, y], panel }) {
     const { roles, positions, origin } = this.view.frame.panels[panel];
     const leaders = [...roles.keys()].filter((i) => roles[i] === LEADER);
@@ -249,22 +270,25 @@ export class Tools {
     this.#steer(LEADER_GAIN * (x - origin[0] - mean(0)), LEADER_GAIN * (y - origin[1] - mean(1)));
   }
 
+  /** Request a velocity of the leaders, limited to MAX_LEADER_SPEED. */
   #steer(x, y) {
     const factor = Math.min(MAX_LEADER_SPEED / Math.max(Math.hypot(x, y), 1e-9), 1);
     this.#lastSteer = { at: performance.now(), velocity: [factor * x, factor * y] };
     this.view.actions.steer(this.#lastSteer.velocity);
   }
 
+  /** Move a dragged obstacle so that the point at which it was gripped is under the pointer. */
   #moveDisk({ disk: { index, gripOffset } }, { at: [x, y] }) {
     this.view.actions.moveDisk(index, x - gripOffset[0], y - gripOffset[1]);
   }
 }
 
+/** Return the radius of a disk about (x, y) through (u, v), from MIN_DISK_RADIUS to MAX_DISK_RADIUS. */
 function computeDiskRadius([x, y], [u, v]) {
   return Math.min(Math.max(Math.hypot(u - x, v - y), MIN_DISK_RADIUS), MAX_DISK_RADIUS);
 }
 
-/** Return whether an element takes keyboard input itself. */
+/** Return whether an element takes keyboard input itself: a menu, or an input other than a checkbox. */
 export function acceptsTyping(element) {
   return (element instanceof HTMLInputElement && element.type !== "checkbox") || element instanceof HTMLSelectElement;
 }

@@ -14,6 +14,7 @@ import { Screen } from "./screen.js";
 import { START_COMMANDS, StartRequests } from "./start_requests.js";
 import { Tools } from "./tools.js";
 
+/** Connects player, screen, tools, form and address with the server. */
 export class View {
   /** The current setting, the display options, and the flock of saved flights. */
   state = { setting: {}, look: { ...DEFAULT_LOOK }, flock: 0 };
@@ -53,33 +54,36 @@ export class View {
     return this.player.frame;
   }
 
+  /** Whether the flight plays, as opposed to being paused. */
   get playing() {
     return this.player.playing;
   }
 
+  /** Return the mean velocity [x, y] of the first panel's leaders, or null without leaders or frame. */
   computeLeaderVelocity() {
     return this.frame && computeLeaderVelocity(this.frame.panels[0]);
   }
 
   // Actions of the user.
 
-  /** Start again with the same setting. */
+  /** Start again with the same setting, or with the same flock of saved flights. */
   reset() {
     if (this.playback) this.chooseFlock(this.state.flock);
     else this.restartWith({});
   }
 
-  /** Start again with other setting fields. */
+  /** Start a flight with other setting fields, and with those of starts that are still pending. */
   restartWith(fields) {
     this.#startRequests.pending = { ...this.#startRequests.pending, ...fields };
     this.#start({ command: "start", setting: { ...this.state.setting, ...this.#startRequests.pending } });
   }
 
-  /** Play another flock of the saved flights. */
+  /** Play a flock of the saved flights, by its index, from the first frame. */
   chooseFlock(flock) {
     this.#start({ command: "play", flock });
   }
 
+  /** Send a start request, and dismiss all notices but that of a save. */
   #start(request) {
     if (this.#hasStarted) this.notices.dismissExcept("saving"); // the others concern the previous flight
     this.#startRequests.ask(request, () => this.cancel());
@@ -90,6 +94,7 @@ export class View {
     for (const request of this.#startRequests.cancel()) this.#handleReply(request, { event: "cancelled" });
   }
 
+  /** Play if `playing` is true, from the start if a saved flight has ended; else pause at the newest frame. */
   play(playing) {
     if (playing && this.player.ended) {
       this.player.clear();
@@ -101,6 +106,7 @@ export class View {
     this.screen.requestRedraw();
   }
 
+  /** Pause, and advance one time step of a live flight or one frame of a saved one. */
   step() {
     if (this.playback) this.stepFrames(1);
     else {
@@ -109,18 +115,19 @@ export class View {
     }
   }
 
-  /** Go to a frame of a saved flight. */
+  /** Pause, and go to a frame of a saved flight by its index; a negative one means the first. */
   seek(frame) {
     this.play(false);
     this.connection.askLatest({ command: "seek", frame: Math.max(frame, 0) });
   }
 
+  /** Pause, and go a number of frames of a saved flight forward or, if negative, back. */
   stepFrames(frames) {
     if (this.frame) this.seek(this.frame.step + frames);
   }
 
-  /** Change display options. */
-  look(changes) {
+  /** Change display options (speed, edges, trails), and update form, legend, address and picture. */
+  changeLook(changes) {
     Object.assign(this.state.look, changes);
     this.player.speed = this.state.look.speed;
     showLook(this.state.look);
@@ -131,22 +138,24 @@ export class View {
     this.screen.requestRedraw();
   }
 
+  /** Let all cameras follow and fit their flocks again. */
   follow() {
     for (const camera of this.screen.cameras) camera.resumeFollowing();
   }
 
+  /** Ask the server to save the live flight, with a film at the current speed. */
   save() {
     this.connection.ask({ command: "save", speed: this.state.look.speed });
   }
 
-  /** Store fields in the setting and the address, so that a reset restores them. */
+  /** Store fields in the setting, the form and the address, so that a reset restores them; no request is sent. */
   updateSetting(fields) {
     this.state.setting = { ...this.state.setting, ...fields };
     this.showSetting();
     this.#writeAddress();
   }
 
-  /** Show the current setting in the form, with requested changes. */
+  /** Show the current setting in the form, with `changes` that were requested and are not part of it yet. */
   showSetting(changes = {}) {
     this.controls.show({ ...this.state.setting, ...changes }, this.scenarioDefaults);
     this.#edgeNotices.updateLegend(this.state.look.edges && !this.playback, this.state.setting.world);
@@ -154,15 +163,18 @@ export class View {
 
   // The address.
 
-  /** Start the flight of the address, unless this page wrote it. */
+  /**
+   * Apply the display options and start the flight of the address; nothing if this page wrote it or is not connected.
+   */
   readAddress() {
     if (!this.#welcome || (this.frame && location.hash === this.#lastAddress)) return;
     const { setting, look, flock } = readAddress(location.hash, this.#welcome.setting);
-    this.look(look);
+    this.changeLook(look);
     if (this.playback) this.chooseFlock(flock);
     else this.restartWith(setting);
   }
 
+  /** Replace the address by that of the current state, without a history entry; not before a flight has started. */
   #writeAddress() {
     if (!this.#hasStarted) return;
     this.#lastAddress = writeAddress(this.state, this.playback);
@@ -171,12 +183,14 @@ export class View {
 
   // Messages of the server.
 
+  /** Handle an event that the server sends without a request. */
   #handleNotification(message) {
     if (message.event === "welcome") this.#handleWelcome(message);
     else if (message.event === "compiling") showCompiling(message.text);
     else showSaveStatus(message, this.notices);
   }
 
+  /** Build the form from the server's welcome message, and start the flight of the address. */
   #handleWelcome(welcome) {
     this.notices.dismiss("connection");
     if (this.#hasDisconnected) this.notices.show("Reconnected: the flight starts again.");
@@ -196,6 +210,7 @@ export class View {
     this.readAddress();
   }
 
+  /** Handle the answer to a request, except a frame. */
   #handleReply(request, message) {
     showCompiling("");
     if (!this.#startRequests.handleReply(request, message)) return;
@@ -208,6 +223,7 @@ export class View {
     if (message.event === "saving") this.notices.show("Saving …", { id: "saving", sticky: true });
   }
 
+  /** Show the flight that the server has started, live or saved, and request its first frame. */
   #handleStarted(request, { setting, playback, ...scenarioDefaults }) {
     this.notices.dismiss("failure");
     this.#hasStarted = true;
@@ -231,11 +247,14 @@ export class View {
     this.#requestPicture();
   }
 
-  /** Choose whether pictures have edges, and request one. */
+  /** Tell the server whether frames should have edges; its answer is a frame. */
   #requestPicture() {
     this.connection.ask({ command: "show_edges", edges: this.state.look.edges });
   }
 
+  /**
+   * Show why a request was refused, and the setting in effect; if no flight has started yet, start the initial setting.
+   */
   #handleRefused(request, text, options = { isError: true }) {
     if (IN_FLIGHT_COMMANDS.includes(request.command))
       this.state.setting = { ...this.state.setting, ...this.actions.activeFields };
@@ -249,11 +268,13 @@ export class View {
     this.notices.show(text, options);
   }
 
+  /** Clear the flight, and offer a reset. */
   #handleFailed(text) {
     this.player.clear();
     showFailure(text, () => this.reset(), this.notices);
   }
 
+  /** Clear the flight, and show the reason until the page is connected again. */
   #handleDisconnect(reason) {
     showCompiling("");
     this.#hasDisconnected = true;
@@ -265,6 +286,7 @@ export class View {
 
   // Frames and pictures.
 
+  /** Give a frame to the player, and request the next. */
   #receiveFrame(frame) {
     showCompiling("");
     this.receivedCount += 1;
@@ -273,12 +295,13 @@ export class View {
     if (!this.playing) this.screen.requestRedraw();
   }
 
+  /** Request the frame that the player needs next, unless a frame or a start is pending. */
   #requestAhead() {
     const { request } = this.player;
     if (request && !this.connection.isWaitingFor("advance", "seek", ...START_COMMANDS)) this.connection.ask(request);
   }
 
-  /** Add the metrics of frames to the curves, also of those that are skipped by the display. */
+  /** Add the metrics of live frames to the curves, also of those that are never drawn, and notice missing edges. */
   #recordFrames(frames) {
     for (const { time, panels } of frames) {
       const metricValues = panels.map((panel) => panel.metricValues);
@@ -287,6 +310,7 @@ export class View {
     }
   }
 
+  /** Advance and draw the flight, once per picture of the browser; `now` is in milliseconds. */
   #tick(now) {
     requestAnimationFrame((next) => this.#tick(next));
     const seconds = (now - this.#lastTick) / 1000;

@@ -8,9 +8,9 @@ import { formatName } from "./scenario_menu.js";
 const LAST_LIMIT_POSITION = 0.98;
 
 const round = (number) => Number(number.toPrecision(2));
-/** Return a linear slider from 0 to `high`. */
+/** Return range and conversions of a linear slider from 0 to `high`; values have two significant digits. */
 const makeLinearSlider = (high, step) => ({ high, step, toValue: round, toPosition: (value) => value });
-/** Return a logarithmic slider for a limit; its right end means no limit (null). */
+/** Return range and conversions of a logarithmic slider from `low` to `high`; its right end means no limit (null). */
 const makeLimitSlider = (low, high) => ({
   high: 1,
   step: 0.02,
@@ -62,6 +62,7 @@ const RADIO_FIELDS = ["packet_loss", "delay", "noise"];
 /** Defaults of body parameters; a body that lacks a parameter has its default. */
 const BODY_DEFAULTS = { max_acceleration: null, max_turn_rate: null, lag: 0 };
 
+/** Sliders for the radio and for the parameters of the selected body, and the menu of bodies. */
 export class WorldControls {
   #bodies;
   #onChange;
@@ -69,7 +70,8 @@ export class WorldControls {
 
   /**
    * @param {{name: string, parameters: string[]}[]} bodies the bodies with the parameters that each has, default first
-   * @param {function(object): void} onChange called with the fields of the world that changed
+   * @param {function(object): void} onChange called with the fields of the world that changed, repeatedly while a
+   *   slider is dragged
    */
   constructor(bodies, onChange) {
     this.#bodies = bodies;
@@ -81,7 +83,10 @@ export class WorldControls {
     byId("world").onsubmit = (event) => event.preventDefault();
   }
 
-  /** Show a world. */
+  /**
+   * Show a world, with the sliders of those parameters that its body has; `onChange` is not called. The controls unfold
+   * the first time that a world differs from the default.
+   */
   show(world) {
     byId("body").value = world.body;
     const parameters = this.#parametersOf(world.body);
@@ -95,16 +100,19 @@ export class WorldControls {
     if (!isDefault && !this.#opened) this.#opened = byId("world-more").open = true;
   }
 
+  /** Report another body; the parameters that it lacks go back to their defaults. */
   #choose(body) {
     const parameters = this.#parametersOf(body);
     const missing = Object.entries(BODY_DEFAULTS).filter(([name]) => !parameters.includes(name));
     this.#onChange({ body, ...Object.fromEntries(missing) });
   }
 
+  /** Return the names of a body's parameters; none for an unknown body. */
   #parametersOf(body) {
     return this.#bodies.find(({ name }) => name === body)?.parameters ?? [];
   }
 
+  /** Return the row of a field: label, slider and value. */
   #makeRow(name) {
     const { text, help, toValue } = SLIDERS[name];
     const slider = makeSlider(name, SLIDERS[name], (position) => this.#onChange({ [name]: toValue(position) }));
