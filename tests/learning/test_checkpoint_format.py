@@ -48,7 +48,10 @@ def test_everything_comes_back(trainer: Trainer, tmp_path: Path) -> None:
         (lambda tensors, metadata: tensors.pop("network.layers.1.weight"), "does not fit etdagnn"),
         (lambda tensors, metadata: tensors.pop("flights.numbers"), "does not fit etdagnn"),
         (lambda tensors, metadata: tensors.update({"flights.numbers": torch.zeros(5, 3)}), "does not fit etdagnn"),
-        (lambda tensors, metadata: tensors.pop("flights.network.layers.1.weight"), "its flights have other weights"),
+        (
+            lambda tensors, metadata: tensors.pop("flights.network.layers.1.weight"),
+            "the networks of its rollouts have other weights",
+        ),
         (lambda tensors, metadata: metadata.pop("epoch"), "the metadata of .* is damaged"),
         (
             lambda tensors, metadata: metadata["made_by"].update(recipe={"agents": 20}),

@@ -192,7 +192,7 @@ def test_a_weight_that_is_not_finite_at_some_distance_is_refused_in_one_line(own
 
     flock = Flock(np.zeros((1, 2, 2)), np.zeros((1, 2, 2)))
     for name in ("steep", "steep:power=-6"):
-        with pytest.raises(InputError, match=rf"'{name}' must be finite, .* from 1e-08 to 1e\+06; it is") as caught:
+        with pytest.raises(InputError, match=rf"'{name}' must be finite, .* from 1e-08 to 1e\+06; got") as caught:
             sum_over_all_pairs(flock, ((name, "sum"),))
         assert "\n" not in str(caught.value)
     sum_over_all_pairs(flock, (("steep:power=0.5", "sum"),))

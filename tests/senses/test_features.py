@@ -214,7 +214,7 @@ def test_nonfinite_weight_is_rejected(own_registry: None) -> None:
         return 1.0 / square**6
 
     flock = Flock(np.zeros((1, 2, 2)), np.zeros((1, 2, 2)))
-    with pytest.raises(InputError, match=r"'steep' must be finite, .* for \|r\| from 1e-08 to 1; it is 1e\+96 at"):
+    with pytest.raises(InputError, match=r"'steep' must be finite, .* for \|r\| from 1e-08 to 1; got 1e\+96 at"):
         observe(flock, ef.Senses((("steep", "sum"),)))
     observe(flock, ef.Senses((("pole", "sum"),)), comm_radius=0.4)  # finite as far as it is asked for
 

@@ -55,7 +55,7 @@ HEADINGS = {
     "peak_acceleration": "peak\n|a|",
     "smallest_separation": "smallest\nseparation",
     "component_count": "components\nat end",
-    DISCONNECTED: "disconnected",
+    DISCONNECTED: "discon-\nnected",
 }
 """Columns of the printed table in their order; other measures of a scenario follow."""
 

@@ -16,6 +16,7 @@ from equiflock.flock import FOLLOWER, OBSTACLE
 from equiflock.orbit_technique import OrbitCoefficients
 from equiflock.pairs.feature_weights import ChannelTable
 from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.senses.batch_types import Records, RolesGroups, RuleResult
 from equiflock.senses.cell_list import Numbering, SortedCells, make_cell_list, sort_into_cells
 from equiflock.senses.channel_sums import FeatureBuffers, aggregate_declared_channels, make_feature_buffers
 from equiflock.senses.neighbour_lists import (
@@ -27,7 +28,7 @@ from equiflock.senses.neighbour_lists import (
     list_batch,
     make_list_buffers,
 )
-from equiflock.senses.obstacle_rule import RuleResult, apply_obstacle_rule, make_rule_buffers
+from equiflock.senses.obstacle_rule import apply_obstacle_rule, make_rule_buffers
 from equiflock.senses.orbit import ObstacleRule
 from equiflock.senses.paper_sums import PAPER_CHANNELS, aggregate_measured_channels, aggregate_paper_channels
 from equiflock.senses.radio_kernels import (
@@ -37,14 +38,7 @@ from equiflock.senses.radio_kernels import (
     measure_messages,
     unpack_radio_args,
 )
-from equiflock.senses.records import (
-    Records,
-    RolesGroups,
-    apply_radio,
-    gather_records,
-    make_records,
-    make_sender_hashes,
-)
+from equiflock.senses.records import apply_radio, gather_records, make_records, make_sender_hashes
 
 
 class ChannelSpec(NamedTuple):

@@ -25,10 +25,9 @@ from equiflock.pairs.feature_weights import (
     call_loop,
 )
 from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
+from equiflock.senses.batch_types import Records, RolesGroups, RuleResult
 from equiflock.senses.neighbour_lists import NeighbourLists
-from equiflock.senses.obstacle_rule import RuleResult
 from equiflock.senses.paper_sums import COLUMNS_PER_PASS, average_older_hops
-from equiflock.senses.records import Records, RolesGroups
 
 LARGEST_SUM = 1e30
 """The largest sum of features: beyond it a sum of sums could overflow float32."""

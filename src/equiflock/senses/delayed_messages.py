@@ -16,12 +16,12 @@ from equiflock.flock import FOLLOWER
 from equiflock.runtime.hashing import hash_combine
 from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
 from equiflock.senses.aggregation_kernels import ChannelSpec, aggregate_received, make_batch_buffers
+from equiflock.senses.batch_types import Records, RolesGroups
 from equiflock.senses.cell_list import MAX_MAGNITUDE, Numbering, list_nearby_runs, sort_by_agent_id, sort_into_cells
 from equiflock.senses.neighbour_lists import BATCH_AGENTS, BATCH_ENTRIES
 from equiflock.senses.obstacle_rule import apply_obstacle_rule
 from equiflock.senses.orbit import ObstacleRule
 from equiflock.senses.radio_kernels import JITTER_STREAM, RadioArgs, get_agent_id, is_lost_in_burst, skips_step
-from equiflock.senses.records import Records, RolesGroups
 
 _HASH_SHIFT = np.uint64(11)
 

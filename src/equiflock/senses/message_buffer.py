@@ -13,6 +13,7 @@ from equiflock.runtime.hashing import hash_seed
 from equiflock.runtime.jit import Array, kernel
 from equiflock.runtime.threads import AGENTS_PER_THREAD, split_flocks
 from equiflock.senses.aggregation_kernels import KernelArgs
+from equiflock.senses.batch_types import RolesGroups
 from equiflock.senses.cell_list import Numbering
 from equiflock.senses.delayed_messages import (
     FixedLinks,
@@ -34,7 +35,6 @@ from equiflock.senses.radio_kernels import (
     SendingArgs,
     quantize_older_hops,
 )
-from equiflock.senses.records import RolesGroups
 
 NEVER = np.iinfo(np.int64).max
 HASH_BITS = 53

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.senses.batch_types import Records, RuleResult
 from equiflock.senses.cell_list import Numbering
 from equiflock.senses.neighbour_lists import BATCH_AGENTS, NeighbourLists, compute_offsets
 from equiflock.senses.orbit import ObstacleRule, select_obstacles
-from equiflock.senses.records import Records
-
-
-class RuleResult(NamedTuple):
-    """The fields of `ObstacleSelection` for each agent of a batch; all zero if the flock has no obstacle agents."""
-
-    virtual_velocities: Array
-    """(BATCH_AGENTS, 2) float64: v_ij of the nearest obstacle agent by the orbit technique."""
-    nearest: Array
-    """(BATCH_AGENTS,) uintp: the record of the nearest obstacle agent."""
-    obstacle_counts: Array
-    """(BATCH_AGENTS,) int64: obstacle agents whose relative velocity is replaced."""
 
 
 @kernel

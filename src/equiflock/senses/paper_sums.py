@@ -8,19 +8,16 @@ bit of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from equiflock.features import PAPER_FEATURES
 from equiflock.pairs.feature_weights import MIN_DISTANCE
 from equiflock.runtime.jit import Array, Index, inline_kernel
+from equiflock.senses.batch_types import Records, RuleResult
 from equiflock.senses.neighbour_lists import NeighbourLists
 from equiflock.senses.slp import slp_kernel
-
-if TYPE_CHECKING:  # these modules import this one
-    from equiflock.senses.obstacle_rule import RuleResult
-    from equiflock.senses.records import Records
 
 PAPER_CHANNELS = len(PAPER_FEATURES)
 COLUMNS_PER_PASS = 12

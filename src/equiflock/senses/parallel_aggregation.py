@@ -24,6 +24,7 @@ from equiflock.senses.aggregation_kernels import (
     aggregate_flocks,
     aggregate_listed,
 )
+from equiflock.senses.batch_types import RolesGroups
 from equiflock.senses.cell_list import (
     MAX_CELL_INDEX,
     SortedCells,
@@ -35,7 +36,7 @@ from equiflock.senses.cell_list import (
 from equiflock.senses.channel_sums import LARGEST_SUM
 from equiflock.senses.graph import Graph
 from equiflock.senses.radio_kernels import RadioArgs, pack_radio_args
-from equiflock.senses.records import RolesGroups, apply_radio, gather_records, make_records, make_sender_hashes
+from equiflock.senses.records import apply_radio, gather_records, make_records, make_sender_hashes
 
 
 def aggregate_small_flocks(

@@ -12,19 +12,16 @@ The kernels of `aggregation_kernels` take `RadioArgs`, or None for an ideal radi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from equiflock.flock import OBSTACLE
 from equiflock.runtime.hashing import hash_combine, hash_to_normal, hash_to_uniform, hash_word, mix
 from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
+from equiflock.senses.batch_types import Records, RuleResult
 from equiflock.senses.cell_list import Numbering
 from equiflock.senses.neighbour_lists import NeighbourLists
-
-if TYPE_CHECKING:  # these modules import this one
-    from equiflock.senses.obstacle_rule import RuleResult
-    from equiflock.senses.records import Records
 
 _HASH_SHIFT = np.uint64(11)
 NOISE_STREAM, JITTER_STREAM, VELOCITY_NOISE_STREAM = np.uint64(1), np.uint64(2), np.uint64(3)

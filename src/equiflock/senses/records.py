@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.senses.batch_types import Records
 from equiflock.senses.cell_list import MAX_MAGNITUDE
 from equiflock.senses.neighbour_lists import COPY_CHUNK
 from equiflock.senses.paper_sums import COLUMNS_PER_PASS
@@ -14,30 +13,6 @@ from equiflock.senses.radio_kernels import RadioArgs, ReceiverState, SenderHashe
 
 FLOATS_PER_CACHE_LINE = 16
 """float32 numbers per cache line."""
-
-
-class Records(NamedTuple):
-    """The messages of all agents of one flock.
-
-    If messages are delayed, rows 0 .. N - 1 are the state at the send step, and rows N .. 2 N - 1 that of the receivers
-    now, in the same order. In `delayed_messages` a row stands for (slot, flock, agent).
-    """
-
-    positions: Array
-    """(D, rows + COPY_CHUNK) float64."""
-    velocities: Array
-    """(rows, D) float64."""
-    older_hops: Array
-    """(N, padded) float32: z^1 .. z^(K-1) of the step before sending, padded by zeros to whole cache lines."""
-
-
-class RolesGroups(NamedTuple):
-    """Roles and groups of agents: of one flock, (N,), or in `delayed_messages` of all flocks, (B N,)."""
-
-    roles: Array
-    """int8."""
-    groups: Array
-    """int32."""
 
 
 @kernel

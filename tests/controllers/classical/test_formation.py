@@ -204,5 +204,5 @@ def test_invalid_options_raise(options: dict[str, Any], text: str) -> None:
 
 
 def test_wrong_number_of_points_raises() -> None:
-    with pytest.raises(InputError, match=r"one for each agent, of shape \(N, D\) = \(5, 2\); got \(3, 2\)"):
+    with pytest.raises(InputError, match=r"must have shape \(N, D\) = \(5, 2\); got \(3, 2\)"):
         accelerations(ef.random_disk(agents=5), pattern=np.zeros((3, 2)))
