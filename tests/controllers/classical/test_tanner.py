@@ -125,7 +125,7 @@ def test_the_laws_are_the_same_on_any_number_of_threads_and_any_layout_of_memory
 @pytest.mark.parametrize("shape", [(1, 5, 1, 2, 2), (1, 5, 0, 3, 2), (1, 4, 1, 3, 2), (1, 5, 1, 3, 3), (1, 5, 3, 2)])
 def test_observations_of_another_shape_than_the_flock_raise(shape: tuple[int, ...]) -> None:
     flock = Flock(np.zeros((1, 5, 2)), np.zeros((1, 5, 2)))
-    with pytest.raises(InputError, match="observations must (be|have)"):
+    with pytest.raises(InputError, match=r"observations must (be|have)"):
         Tanner()(flock, np.zeros(shape, np.float32))
 
 
