@@ -159,7 +159,11 @@ def _check_finite(feature: Feature, max_distance: float) -> None:
 
 @intrinsic
 def call_loop(typing: Any, address: Any, options: Any, squares: Any, inners: Any, out: Any, count: Any) -> Any:
-    """Call the loop at `address` from a kernel, with the addresses of four float64 arrays and the length of three."""
+    """Call a loop of `compile_loop` from a kernel, by its address.
+
+    `options`, `squares`, `inners` and `out` are addresses of float64 arrays, the last three of length `count`. Nothing
+    is checked.
+    """
     signature = types.void(types.uintp, types.uintp, types.intp, types.intp, types.intp, types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

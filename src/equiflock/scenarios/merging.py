@@ -56,7 +56,7 @@ class Merging:
 
     Each group has half of the agents; group 0 has one more if their number is odd. Each group is drawn like a flock of
     `disk` with that number of agents, and all its agents start with the same velocity, towards the other group. The
-    groups have merged once the communication graph of all agents is connected and the velocity variance is small.
+    groups have merged once all working agents are connected and their velocity variance is small.
     """
 
     duration: ClassVar[float] = 10.0
@@ -86,7 +86,7 @@ class Merging:
         self._make_disks()
 
     def ending(self) -> UntilMerged:
-        """Return a new ending: all agents are connected, with a velocity variance below `variance` approach_speed^2."""
+        """Return a new ending: working agents are connected, with a variance below `variance` approach_speed^2."""
         return UntilMerged(self.variance * self.approach_speed**2)
 
     def draw(self, stop: Stop | None = None) -> Flock:

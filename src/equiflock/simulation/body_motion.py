@@ -114,7 +114,7 @@ def check_body(body: object) -> AnyBody:
 def compute_acceleration_between(positions: Vectors, velocities: Vectors, later: Vectors, time: float) -> Vectors:
     """Return the constant accelerations that lead from positions and velocities to later positions in that time.
 
-    a = 2 (r(t + time) - r(t) - v(t) time) / time^2, which is the command itself for a double integrator.
+    a = 2 (r(t + time) - r(t) - v(t) time) / time^2, which is the command itself for an ideal double integrator.
     """
     accelerations: Vectors = 2.0 * ((later - positions) / time - velocities) / time
     return accelerations

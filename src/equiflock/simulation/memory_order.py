@@ -76,7 +76,7 @@ class MemoryOrder:
         """The caller's number of each agent in memory."""
 
     def rebuild_for(self, flock: Flock) -> MemoryOrder | None:
-        """Return a memory order for a changed flock in the caller's order; None if it would not save time."""
+        """Return an identity memory order for the flock after agents were added or removed; None unless worthwhile."""
         return MemoryOrder(self.sensing, flock.shape[1]) if self.is_worthwhile(flock) else None
 
     @staticmethod

@@ -53,6 +53,10 @@ def simulate(
 ) -> Trajectory:
     """Simulate a flight of that duration and return its trajectory.
 
+    Ended flocks stay as they are. Once all flocks have ended, the simulation stops, and their last states and values
+    fill the rest of the duration. Raise InputError if an argument is invalid, an agent would fail after the duration,
+    or the frames exceed the memory.
+
     Args:
         start: the flock at t = 0.
         controller: a controller, such as `load("tanner")`.
@@ -70,7 +74,7 @@ def simulate(
         record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`; their values are
             in `series` under the functions' names, or the keys of a mapping, at every step whatever frames are kept.
             They receive the flocks that had not ended before; ended flocks keep their last values.
-        on_step: called with every moment, for progress.
+        on_step: called with every moment until all flocks have ended, for progress.
         config: further settings to store with the trajectory, JSON-serializable.
     """
     steps = count_steps(duration, time_step)

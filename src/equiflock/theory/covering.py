@@ -42,7 +42,7 @@ def log_matrix_cover(norm: float, radius: float, dimension: int = 1) -> float:
 
 
 def _compute_log_cover(log_ratio: float, dimension: int) -> float:
-    """Return D^2 ln(1 + 2 sqrt(D) B / r), given ln(B / r), because B / r could overflow."""
+    """Return the upper bound D^2 ln(1 + 2 sqrt(D) B / r) of ln N, given ln(B / r), because B / r could overflow."""
     return dimension**2 * float(np.logaddexp(0.0, math.log(2 * math.sqrt(dimension)) + log_ratio))
 
 

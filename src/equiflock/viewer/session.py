@@ -139,7 +139,11 @@ class Session:
         return PendingRequest(request, self._stop)
 
     def _answer_request(self, pending: PendingRequest) -> Reply:
-        """Execute a request and return the answer; errors become answers "cancelled", "refused" or "failed"."""
+        """Execute a request and return the answer, also for errors.
+
+        A cancelled search gives "cancelled" and an InputError "refused"; the current flight continues. Any other error,
+        or any error while advancing, gives "failed" and drops the flight.
+        """
         try:
             if isinstance(pending.request, InputError):
                 raise pending.request

@@ -76,7 +76,7 @@ class Chain:
 
     @property
     def folded_size(self) -> int:
-        """Number of folded weights."""
+        """Number of entries of the folded matrices A_k and biases c_k of all layers, including padding."""
         return int(self.table[-1, FOLDED_BIAS_OFFSET] + self.table[-1, OUTPUTS])
 
     def weights(self) -> Float32[np.ndarray, " size"]:

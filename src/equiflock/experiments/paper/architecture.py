@@ -23,7 +23,7 @@ ROUNDING_TOLERANCE = 1e-3
 def build_architecture_statements(policies: TrainedPolicies, seeds: tuple[int, ...]) -> list[Statement]:
     """Return A1, the weight counts, and A2, the symmetries.
 
-    Every network is loaded for every seed, and trained first if its weights do not exist.
+    Every network is loaded for every seed; unless its weights are bundled, it is trained first where necessary.
     """
     controllers: dict[tuple[str, int], Any] = {
         (name, seed): policies.load(name, seed) for name, seed in product(PAPER_NETWORKS, seeds)

@@ -6,8 +6,9 @@ measure on held-out flocks,
     scale(m, t) = max(m(c_0, t), h(c_0, t) / 2, tolerance_m)
     sum(c) = sum_t share_t sum_m weight_m m(c, t) / scale(m, t),        cost(c) = sum(c) / sum(c_0)
 
-so that the initial weights cost 1. The lower limits of the scale keep a measure that happens to be near 0 for the
-initial weights on a few flocks from dominating the sum. If a flight diverges, the measures and the cost are infinite.
+so that the initial weights cost 1 (0 if all their measures are 0). The lower limits of the scale keep a measure that
+happens to be near 0 for the initial weights on a few flocks from dominating the sum. If a flight diverges, the measures
+and the cost are infinite.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def compute_cost(
     tasks: Sequence[Task],
     weights: Mapping[str, float],
 ) -> float:
-    """Return the cost of a candidate: 1 for the initial weights, infinite if a flight diverged.
+    """Return the cost of a candidate, infinite if a flight diverged; the module docstring has the formula.
 
     Measures that a task does not have are skipped. Raise InputError if the initial weights diverge, or if no task has
     any of the measures.
@@ -56,7 +57,7 @@ def compute_cost(
     Args:
         measurements: measures of the candidate.
         initial: measures of the initial weights on the same flocks.
-        held_out: measures of the initial weights on held-out flocks.
+        held_out: measures of the initial weights on held-out flocks, for the lower limits of the scale.
         tasks: the tasks of these measurements.
         weights: weights of the measures.
     """
