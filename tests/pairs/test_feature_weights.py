@@ -88,6 +88,6 @@ def test_two_threads_at_once_are_given_the_values_that_are_kept(monkeypatch: pyt
 def test_the_error_for_a_weight_that_is_not_finite_names_its_options_and_the_distance() -> None:
     with pytest.raises(InputError, match=r"'tuned:power=-9' must be finite, .* from 1e-08 to 0\.5; got 1e\+144"):
         build_channel_table((("tuned:power=-9", "sum"),), 0.5)
-    with pytest.raises(InputError, match=r"'tuned:power=9' must be finite, .* for \|r\| from 1e-08 to 1e\+06; it is"):
+    with pytest.raises(InputError, match=r"'tuned:power=9' must be finite, .* for \|r\| from 1e-08 to 1e\+06; got"):
         build_channel_table((("tuned:power=9", "sum"),), 1e6)
     build_channel_table((("tuned:power=9", "sum"),), 1.0)  # finite as far as it is asked for

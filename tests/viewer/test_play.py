@@ -198,9 +198,9 @@ def test_an_obstacle_drawn_across_two_panels_belongs_to_the_first(server: Runnin
     page.mouse.move(300, 500)
     page.mouse.down()
     page.mouse.move(340, 500, steps=4)
+    scale = look(page, "view.screen.cameras[0].scale")  # cameras stand still while the pointer is down
     page.mouse.up()
     wait_for(page, "panel.disks.length === 3")
-    scale = look(page, "view.screen.cameras[0].scale")
     assert look(page, "panel.disks[2]") == pytest.approx(min(max(40 / scale, 0.15), 3), abs=0.01)
 
 
