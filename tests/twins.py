@@ -40,12 +40,12 @@ def hears(flock: Flock, b: int, radius: float) -> Array:
 
 
 def square_distance(one: Array, other: Array) -> float:
-    """|r|^2, where |r| counts as at least SHORTEST."""
+    """|r|^2, where |r| counts as at least MIN_DISTANCE."""
     return max(float(((one - other) ** 2).sum()), MIN_DISTANCE**2)
 
 
 def feature_vector(feature: Feature, offset: Array, relative_velocity: Array) -> Array:
-    """weight(|r|^2), or weight(|r|^2, <r, v>), times r or v; |r| counts as at least SHORTEST in the weight."""
+    """weight(|r|^2), or weight(|r|^2, <r, v>), times r or v; |r| counts as at least MIN_DISTANCE in the weight."""
     square = square_distance(offset, np.zeros_like(offset))
     inner = float((offset * relative_velocity).sum())
     known = (square, inner) if feature.uses_velocity else (square,)

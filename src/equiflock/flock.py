@@ -119,22 +119,22 @@ class Flock:
             raise InputError(f"velocities must have the shape of positions, {positions.shape}; got {velocities.shape}")
         # Obstacle agents stand still, and obstacle geometry is implemented for D = 2 only.
         roles = _check_codes("roles", Role, self.roles, positions.shape[:2])
-        rim = roles == Role.OBSTACLE
-        if rim.any():
+        is_obstacle = roles == Role.OBSTACLE
+        if is_obstacle.any():
             if positions.shape[2] != 2:
                 raise InputError(f"obstacle agents require D = 2; got D = {positions.shape[2]}")
-            if velocities[rim].any():
+            if velocities[is_obstacle].any():
                 raise InputError("obstacle agents must have zero velocity")
-            if rim.all(axis=1).any():
+            if is_obstacle.all(axis=1).any():
                 raise InputError("every flock must have a leader or follower; got a flock of obstacle agents only")
-        conditions = _check_codes("conditions", Condition, self.conditions, rim.shape)
-        if conditions[rim].any():
+        conditions = _check_codes("conditions", Condition, self.conditions, is_obstacle.shape)
+        if conditions[is_obstacle].any():
             raise InputError("obstacle agents cannot fail: their conditions must be 0 (working)")
         if velocities[conditions == STOPPED].any():
             raise InputError("stopped agents must have zero velocity")
         # The dataclass is frozen, so fields are set through object.__setattr__, once all checks have passed.
-        crew = roles, _check_obstacles(self.obstacles, rim), _check_groups(self.groups, rim), conditions
-        arrays = positions, velocities, *crew
+        obstacles, groups = _check_obstacles(self.obstacles, is_obstacle), _check_groups(self.groups, is_obstacle)
+        arrays = positions, velocities, roles, obstacles, groups, conditions
         for name, array in zip(ARRAY_NAMES, arrays, strict=True):
             contiguous = np.ascontiguousarray(array)  # kernels are compiled for this layout only
             contiguous.setflags(write=False)
@@ -222,10 +222,10 @@ class Flock:
     def __repr__(self) -> str:
         B, N, D = self.shape
         counts = ((int((self.roles == role).sum()), role.name.lower()) for role in Role)
-        crew = ", ".join(f"{count:,} {name}s" for count, name in counts if count)
+        composition = ", ".join(f"{count:,} {name}s" for count, name in counts if count)
         failed = ((int((self.conditions == condition).sum()), condition.name.lower()) for condition in Condition)
-        crew += "".join(f", {count:,} {name}" for count, name in failed if count and name != "working")
-        return f"Flock(B={B}, N={N:,}, D={D}, R={self.comm_radius:g}: {crew})"
+        composition += "".join(f", {count:,} {name}" for count, name in failed if count and name != "working")
+        return f"Flock(B={B}, N={N:,}, D={D}, R={self.comm_radius:g}: {composition})"
 
 
 def check_flock(flock: object) -> Flock:
@@ -286,31 +286,39 @@ def _check_integers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[An
     return numbers
 
 
-def _check_groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
+def _check_groups(given: Any, is_obstacle: Bool[np.ndarray, "B N"]) -> Groups:
     """Return group indices (B, N): zeros for None, NO_GROUP for obstacle agents, whose given values are ignored.
 
     Raise InputError if another agent has a negative group, or a group does not fit into int32.
     """
-    numbers = np.zeros(rim.shape, np.int32) if given is None else _check_integers("groups", given, rim.shape)
+    numbers = (
+        np.zeros(is_obstacle.shape, np.int32) if given is None else _check_integers("groups", given, is_obstacle.shape)
+    )
     # Values of obstacle agents are ignored, since they have no group.
-    if ((numbers < 0) & ~rim).any() or (numbers > np.iinfo(np.int32).max).any():
-        flock, agent = np.argwhere(((numbers < 0) & ~rim) | (numbers > np.iinfo(np.int32).max))[0]
+    if ((numbers < 0) & ~is_obstacle).any() or (numbers > np.iinfo(np.int32).max).any():
+        flock, agent = np.argwhere(((numbers < 0) & ~is_obstacle) | (numbers > np.iinfo(np.int32).max))[0]
         raise InputError(
             f"groups must be from 0 to 2^31 - 1; agent {agent} of flock {flock} has {numbers[flock, agent]}"
         )
-    return np.where(rim, NO_GROUP, numbers).astype(np.int32)
+    return np.where(is_obstacle, NO_GROUP, numbers).astype(np.int32)
 
 
-def _check_obstacles(given: Any, rim: Bool[np.ndarray, "B N"]) -> ObstacleIds:
+def _check_obstacles(given: Any, is_obstacle: Bool[np.ndarray, "B N"]) -> ObstacleIds:
     """Return obstacle indices (B, N); for None or all -1, the obstacle agents of a flock form one obstacle.
 
     Raise InputError if an obstacle agent has an index outside 0 .. N - 1, or another agent has one.
     """
-    numbers = np.full(rim.shape, NO_OBSTACLE) if given is None else _check_integers("obstacles", given, rim.shape)
+    numbers = (
+        np.full(is_obstacle.shape, NO_OBSTACLE)
+        if given is None
+        else _check_integers("obstacles", given, is_obstacle.shape)
+    )
     if (numbers == NO_OBSTACLE).all():
-        numbers = np.where(rim, 0, NO_OBSTACLE)
+        numbers = np.where(is_obstacle, 0, NO_OBSTACLE)
     # Indices stay below N, so kernels may count obstacles in arrays of length N.
-    most = rim.shape[1] - 1
-    if ((numbers < 0) | (numbers > most))[rim].any() or (numbers[~rim] != NO_OBSTACLE).any():
-        raise InputError(f"obstacles must be from 0 to {most} for obstacle agents and {NO_OBSTACLE} for all others")
+    max_index = is_obstacle.shape[1] - 1
+    if ((numbers < 0) | (numbers > max_index))[is_obstacle].any() or (numbers[~is_obstacle] != NO_OBSTACLE).any():
+        raise InputError(
+            f"obstacles must be from 0 to {max_index} for obstacle agents and {NO_OBSTACLE} for all others"
+        )
     return numbers.astype(np.int32)

@@ -177,7 +177,7 @@ class FusedStep(Protocol):
     """Move, observe and control in one call, with the same bits as the separate parts of a flight.
 
     `state` (positions, velocities, roles, ..) and `accelerations` are changed in place; `flock` is a read-only view of
-    them. The memory of the agents stays in the senses.
+    them. The memory of the agents stays in `sensing`.
     """
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:

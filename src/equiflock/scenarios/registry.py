@@ -174,8 +174,8 @@ def build_flight_options(scenario: Scenario, controller: object = None) -> dict[
 def choose_orbit(scenario: Scenario, controller: object) -> Orbit | None:
     """Return the orbit technique of a scenario under a controller.
 
-    The controller's attribute `orbit` replaces the default parameters of the technique. It does not replace parameters
-    that the scenario sets explicitly, including None for no orbit technique.
+    The controller's attribute `orbit` replaces the default parameters of the orbit technique. It does not replace
+    parameters that the scenario sets explicitly, including None for no orbit technique.
     """
     controller_orbit = getattr(controller, "orbit", None)
     is_default = scenario.orbit == Orbit()

@@ -30,8 +30,8 @@ def compute_own_group_share(flock: Flock) -> Float64[np.ndarray, " B"]:
     The nearest neighbours are the six nearest agents within R, or all of those if there are fewer. An agent without
     neighbours does not have such a majority. Obstacle agents and failed agents do not count.
     """
-    own_group_share = has_own_group_majority(flock, NEAREST_COUNT)
-    return np.asarray(own_group_share.sum(axis=1) / np.maximum(flock.working.sum(axis=1), 1))
+    has_majority = has_own_group_majority(flock, NEAREST_COUNT)
+    return np.asarray(has_majority.sum(axis=1) / np.maximum(flock.working.sum(axis=1), 1))
 
 
 def count_group_components(flock: Flock) -> Float64[np.ndarray, " B"]:

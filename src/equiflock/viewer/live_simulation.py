@@ -64,7 +64,7 @@ class LiveSimulation:
         self.scenario_obstacle_count = len(obstacle_disks(start)) - len(setting.disks)
         """Number of the scenario's obstacles, which come before those of the setting."""
         self._orbits = [_choose_orbit(scenario, controller) for controller, _ in controllers]
-        # Unless the setting decides: a scenario with obstacles does, and without obstacles the technique is on.
+        # Default of the setting: on if the scenario uses the orbit technique or has no obstacles.
         self.orbit_enabled = (
             (scenario.orbit is not None or self.scenario_obstacle_count == 0)
             if setting.orbit is None
@@ -322,7 +322,8 @@ class LiveSimulation:
         for live, name in zip(self.flights, self.setting.controllers, strict=True):
             if live.sensing.senses.requires_ideal_radio:
                 raise InputError(
-                    f"{name} requires an ideal radio and no failures: it divides by the number of a message's receivers"
+                    f"{name} requires an ideal radio and no failures, "
+                    "because hop_mean = 'sender' divides by the sender's degree"
                 )
 
     def _make_rng(self, name: str) -> np.random.Generator:

@@ -221,7 +221,7 @@ def _o5(outcomes: OutcomeTable) -> Statement:
     seeds = outcomes.table.seed.nunique()
 
     def count_hits(names: Iterable[str], s: int) -> int:
-        """Return the number of flights with the technique, over all seeds, that ended by hitting the obstacle."""
+        """Return the number of flights with the orbit technique, over all seeds, that ended by hitting the obstacle."""
         return int((outcomes.select_rows(names, s, True).outcome == Outcome.HIT_OBSTACLE.name).sum())
 
     checks = []
