@@ -77,7 +77,7 @@ FIRST = [*COMPILING, *LONGEST]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark tests in a browser as slow, and group tests for pytest-xdist.
+    """Mark tests in a browser as slow, to be repeated once if they fail, and group tests for pytest-xdist.
 
     All tests of a file run in one process, and all browser tests in the same one: a second browser would double the
     cost. Groups are assigned here because pytest-xdist reads them before `pytest_collection_modifyitems` of this file.
@@ -86,6 +86,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.xdist_group("browser" if in_browser else item.nodeid.split("::")[0]))
     if in_browser:
         item.add_marker(pytest.mark.slow)
+        # A busy machine may delay the browser, without a graphics card, by many seconds.
+        item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -157,6 +157,7 @@ def test_different_patterns_of_scenario_and_law_show_a_warning(server: Running, 
     page.get_by_text("More settings").click()
     page.locator("#option-pattern").select_option("circle")
     expect(page.locator("#notices")).to_contain_text("the pattern of the scenario is 'circle', that of the controller")
+    wait_for(page, "view.connection.idle")
     page.locator("#controller-option-pattern").select_option("circle")
     wait_until(lambda: options_of(server) == {"pattern": "circle"})
     expect(page.locator("#notices")).to_be_empty()
