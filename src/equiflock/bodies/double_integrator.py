@@ -11,7 +11,7 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from equiflock.bodies.agent_threads import run_over_agents
-from equiflock.bodies.exact_step import StepFactors, compute_step_factors
+from equiflock.bodies.exact_step import compute_step_factors
 from equiflock.bodies.limits import check_limits, check_not_negative, compute_clamp_factor, resolve_limit
 from equiflock.bodies.registry import body
 from equiflock.flock import FOLLOWER, LEADER, Flock, Roles, Vectors
@@ -119,7 +119,9 @@ class DoubleIntegrator:
         limits = BodyLimits(resolve_limit(self.max_acceleration), resolve_limit(self.max_speed))
         gusts = GustArgs(NO_AGENT_IDS if agent_ids is None else agent_ids, float(self.gust), self.seed, step)
         factors = compute_step_factors(self.drag, self.lag, time_step)
-        run_over_agents(advance_limited_agents, (*arrays, actuators, limits, gusts, factors), N, active)
+        run_over_agents(
+            advance_limited_agents, (*arrays, actuators, tuple(limits), tuple(gusts), tuple(factors)), N, active
+        )
 
 
 @kernel
@@ -159,9 +161,9 @@ def advance_limited_agents(
     roles: Array,
     accelerations: Array,
     actuators: Array,
-    limits: BodyLimits,
-    gusts: GustArgs,
-    factors: StepFactors,
+    limits: tuple[float, ...],
+    gusts: tuple[Any, ...],
+    factors: tuple[float, ...],
     active: Array,
     first: Index,
     last: Index,
@@ -177,22 +179,23 @@ def advance_limited_agents(
         roles: (B, N).
         accelerations: (B, N, D), the commands.
         actuators: (B, N, D), the present accelerations, updated in place; empty if there is no lag.
-        limits: largest acceleration and speed.
-        gusts: what determines the gusts.
-        factors: the factors of the exact step.
+        limits: the `BodyLimits` as a plain tuple, as the next two: this is faster to pass from Python.
+        gusts: the `GustArgs`.
+        factors: the `StepFactors` of the exact step.
         active: indices of the flocks to move.
         first: the first agent to move.
         last: the agent after the last one to move.
     """
-    agent_ids, gust = gusts.agent_ids, gusts.deviation
-    time_step, velocity_decay, velocity_gain = factors.time_step, factors.velocity_decay, factors.velocity_gain
-    position_gain, actuator_decay = factors.position_gain, factors.actuator_decay
-    velocity_lag_gain, position_lag_gain = factors.velocity_lag_gain, factors.position_lag_gain
+    max_acceleration, max_speed = limits
+    agent_ids, gust, seed, step = gusts
+    time_step, velocity_decay, velocity_gain, position_gain, actuator_decay, velocity_lag_gain, position_lag_gain = (
+        factors
+    )
     D = positions.shape[2]
     lags = actuators.size > 0
     velocity, displacement = np.empty(D), np.empty(D)
     for b in active:
-        step_hash = hash_combine(hash_combine(hash_combine(hash_seed(gusts.seed), GUST_STREAM), b), gusts.step)
+        step_hash = hash_combine(hash_combine(hash_combine(hash_seed(seed), GUST_STREAM), b), step)
         for i in range(first, last):
             # Leaders keep their velocity and are not subject to gusts. Obstacle agents stand still.
             if roles[b, i] == LEADER:
@@ -201,7 +204,7 @@ def advance_limited_agents(
             if roles[b, i] != FOLLOWER:
                 continue
             # The command u, clamped, and u + g with the gust of this agent at this step.
-            clamp_factor = compute_clamp_factor(accelerations, b, i, limits.max_acceleration)
+            clamp_factor = compute_clamp_factor(accelerations, b, i, max_acceleration)
             agent_hash = hash_combine(step_hash, agent_ids[i]) if gust > 0.0 else step_hash
             for d in range(D):
                 command = clamp_factor * accelerations[b, i, d]
@@ -216,7 +219,7 @@ def advance_limited_agents(
                     velocities[b, i, d] += difference * velocity_lag_gain
                     actuators[b, i, d] = command + difference * actuator_decay
             # The velocity, clamped; an agent whose velocity was clamped moves by the mean of its old and new velocity.
-            clamp_factor = compute_clamp_factor(velocities, b, i, limits.max_speed)
+            clamp_factor = compute_clamp_factor(velocities, b, i, max_speed)
             for d in range(D):
                 if clamp_factor < 1.0:
                     velocities[b, i, d] *= clamp_factor

@@ -68,7 +68,7 @@ class FusedNetworkStep:
         self.senses = sensing.senses
         self.radio = sensing.radio
         self.dimensions = network.dimensions
-        self._network = network.network_args
+        self._network = network.packed_args
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
         """Return whether these are the parts it was made for, with the same senses and radio, and the flock is small.
@@ -204,7 +204,7 @@ def step_flocks(
         observations: (B, N, K * C * D), memory for Z(t).
         packed_args: `DelayedAggregation.get_packed_args`.
         packed_radio: the `RadioArgs` of the first step, packed; None if all messages arrive.
-        network: `CompiledNetwork.network_args`.
+        network: `CompiledNetwork.packed_args`.
         time_step: dt.
         active: indices of the flocks that fly.
         move_first: whether the first step begins with a move; all further ones do.

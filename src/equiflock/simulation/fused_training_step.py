@@ -71,8 +71,8 @@ class FusedTrainingStep:
         self.radio = sensing_pair.student.radio
         self.body = body
         self.dimensions = student.dimensions
-        self._expert_args = expert.tanner_args
-        self._network = student.network_args
+        self._expert_args = tuple(expert.tanner_args)
+        self._network = student.packed_args
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
         """Return whether these are the parts it was made for, with the same senses and radio, and one small flock.
@@ -160,11 +160,11 @@ def step_training_flock(
         expert_previous: (1, N, K * C * D), the expert's Z(t - dt).
         expert_observations: (1, N, K * C * D), memory for the expert's Z(t).
         expert_packed_args: `DelayedAggregation.get_packed_args` of the expert.
-        tanner_args: `Tanner.tanner_args`.
+        tanner_args: `Tanner.tanner_args` as a plain tuple.
         student_previous: as for the expert.
         student_observations: as for the expert.
         student_packed_args: as for the expert.
-        network: `CompiledNetwork.network_args`.
+        network: `CompiledNetwork.packed_args`.
         student_acts: whether the student's accelerations are executed, rather than the expert's.
         time_step: dt.
         move_first: whether the step begins with a move.

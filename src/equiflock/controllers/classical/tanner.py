@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -257,7 +257,7 @@ def _compute_accelerations(
         raise InputError(f"observations must be one-hop sums of the shape {expected}; got {observations.shape}")
     B, N, _, _, D = observations.shape
     result = np.empty((B, N, D))
-    common = velocities, roles, far_gradients, np.ascontiguousarray(observations), tanner_args, result
+    common = velocities, roles, far_gradients, np.ascontiguousarray(observations), tuple(tanner_args), result
     parts = threads.split_flocks(B, N) if B > 1 else [(0, 1)]
     threads.run_parallel(compute_tanner, [(*common, *part) for part in parts])
     return result
@@ -269,7 +269,7 @@ def compute_tanner(
     roles: Array,
     far_gradients: Array,
     observations: Array,
-    tanner_args: TannerArgs,
+    packed_args: tuple[Any, ...],
     result: Array,
     first: Index,
     last: Index,
@@ -284,15 +284,14 @@ def compute_tanner(
         far_gradients: (B, N, D), the sums of grad U over agents beyond R, or (0, 0, 0).
         observations: (B, N, K, C, D), first the sums of v_ij, r_ij / |r_ij|^4 and r_ij / |r_ij|^2, or those of v_ij and
             of a custom gradient; then the means of "leaving" if `hold` is not 0. Only the first hop is read.
-        tanner_args: the law.
+        packed_args: the `TannerArgs` as a plain tuple, which is faster to pass from Python.
         result: (B, N, D), accelerations.
         first: the first flock.
         last: the flock after the last one.
     """
     _, N, D = result.shape
     whole_flock = len(velocities) > 0
-    clamp, attraction_squared, hold = tanner_args.clamp, tanner_args.attraction_squared, tanner_args.hold
-    has_own_potential = tanner_args.has_own_potential
+    clamp, clamps_entries, has_own_potential, attraction_squared, aims_at_leaders, hold = packed_args
     leaving_channel = 2 if has_own_potential else len(PAPER_FEATURES)
     total = np.empty(D)
     for b in range(first, last):
@@ -307,7 +306,7 @@ def compute_tanner(
                     for d in range(D):
                         total[d] += velocities[b, i, d]
         # The same as if every agent had the leaders' mean velocity, if that is the aim.
-        if tanner_args.aims_at_leaders and leaders > 0:
+        if aims_at_leaders and leaders > 0:
             total[:] = 0.0
             for i in range(N):
                 if roles[b, i] == LEADER:
@@ -336,7 +335,7 @@ def compute_tanner(
                 square += acceleration * acceleration
             # The clamp: every entry to [-C, C], or min(1, C / |a|) a.
             norm = math.sqrt(square)
-            if tanner_args.clamps_entries:
+            if clamps_entries:
                 for d in range(D):
                     result[b, i, d] = min(max(result[b, i, d], -clamp), clamp)
             elif norm > clamp:

@@ -140,17 +140,15 @@ class CompiledNetwork:
         return sum(tensor.size for tensor in self.tensors.values())
 
     @cached_property
-    def network_args(self) -> NetworkArgs:
-        """Arguments of the kernel `evaluate_network`."""
+    def packed_args(self) -> tuple[Any, ...]:
+        """The `NetworkArgs` of the kernel `evaluate_network`, packed."""
         architecture = self.architecture
         chain = build_chain(architecture, self.tensors)
         near_weights, obstacle_channel = np.empty(0, np.float32), 0
         if architecture.near:
             near_weights = build_chain(architecture, self.tensors, near=True).fold_weights()
             obstacle_channel = architecture.obstacle_channel or 0
-        return NetworkArgs(
-            make_chain_args(chain, chain.fold_weights()), near_weights, self.senses.width, obstacle_channel
-        )
+        return *make_chain_args(chain, chain.fold_weights()), near_weights, self.senses.width, obstacle_channel
 
     def compiled_form(self) -> CompiledNetwork:
         """Return the network itself."""
@@ -166,7 +164,7 @@ class CompiledNetwork:
             raise InputError(f"{self.name} is built for D = {self.dimensions}; got observations of D = {D}")
         # Contiguous float32: Numba would compile the kernel again for any other layout or type.
         rows, accelerations = np.ascontiguousarray(observations, np.float32).reshape(B * N, -1), np.empty((B, N, D))
-        common = rows, self.network_args, accelerations.reshape(B * N, D)
+        common = rows, self.packed_args, accelerations.reshape(B * N, D)
         threads.run_parallel(
             evaluate_network, [(*common, *part) for part in threads.split_range(B * N, AGENTS_PER_THREAD)]
         )
@@ -179,13 +177,26 @@ def make_chain_args(chain: Chain, folded: NDArray[np.float32]) -> ChainArgs:
 
 
 @kernel
+def unpack_network_args(packed: tuple[Any, ...]) -> NetworkArgs:
+    """Return the arguments that `CompiledNetwork.packed_args` packs.
+
+    At a call from Python every NamedTuple costs Numba about a microsecond, so a plain tuple crosses the border.
+    """
+    table, folded, input_activation, acts_on_vectors, near_weights, channel_count, obstacle_channel = packed
+    chain = ChainArgs(table, folded, input_activation, acts_on_vectors)
+    return NetworkArgs(chain, near_weights, channel_count, obstacle_channel)
+
+
+@kernel
 def evaluate_network(
-    observations: Array, network_args: NetworkArgs, accelerations: Array, first: Index, last: Index
+    observations: Array, packed_args: tuple[Any, ...], accelerations: Array, first: Index, last: Index
 ) -> None:
     """Write accelerations (n, D) of agents first .. last - 1 from float32 observations (n, K * C * D).
 
-    Agents with an obstacle in any hop of their observations use `near_weights`, if the network has them.
+    `packed_args` is `CompiledNetwork.packed_args`. Agents with an obstacle in any hop of their observations use
+    `near_weights`, if the network has them.
     """
+    network_args = unpack_network_args(packed_args)
     chain, near_weights = network_args.chain, network_args.near_weights
     table, folded, input_activation = chain.table, chain.folded, chain.input_activation
     D = accelerations.shape[1]
