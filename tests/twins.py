@@ -17,26 +17,26 @@ MIN_DISTANCE = 1e-8
 
 
 def adjacency(positions: Array, roles: Array, radius: float) -> Array:
-    """(N, N), row i marking whom agent i hears."""
+    """Return the mask (N, N) of neighbours: entry (i, j) is whether agent i receives from j, all agents working."""
     N = len(positions)
-    heard = np.zeros((N, N), bool)
+    is_neighbour = np.zeros((N, N), bool)
     for i in range(N):
         for j in range(N):
             offset = positions[i] - positions[j]
             near = sum(c * c for c in offset.tolist()) <= radius * radius
-            heard[i, j] = i != j and near and roles[i] == Role.FOLLOWER
-    return heard
+            is_neighbour[i, j] = i != j and near and roles[i] == Role.FOLLOWER
+    return is_neighbour
 
 
-def hears(flock: Flock, b: int, radius: float) -> Array:
-    """(N, N), row i marking whom agent i of flock b hears, failed agents considered."""
-    heard = adjacency(flock.positions[b], flock.roles[b], radius)
+def find_neighbours(flock: Flock, b: int, radius: float) -> Array:
+    """Return the mask (N, N) of neighbours in flock b: failed agents send or receive nothing."""
+    is_neighbour = adjacency(flock.positions[b], flock.roles[b], radius)
     for agent, condition in enumerate(flock.conditions[b].tolist()):
         if condition in (Condition.STOPPED, Condition.DRIFTING):
-            heard[agent, :] = False
+            is_neighbour[agent, :] = False
         if condition in (Condition.SILENT, Condition.STOPPED):
-            heard[:, agent] = False
-    return heard
+            is_neighbour[:, agent] = False
+    return is_neighbour
 
 
 def square_distance(one: Array, other: Array) -> float:
@@ -78,10 +78,10 @@ def orbit_velocity(way: Array, mean_velocity: Array, orbit: Orbit) -> Array:
     return side * size * turn(orbit.dodge_angle) @ way / distance
 
 
-def count_neighbours(heard: Array, roles: Array, obstacles: str = "nearest") -> Array:
-    """|N_i| of each agent; obstacle agents count once all together if only the nearest of them is heard."""
-    rims = (heard & (roles == Role.OBSTACLE)).sum(axis=1)
-    mates = (heard & (roles != Role.OBSTACLE)).sum(axis=1)
+def count_neighbours(is_neighbour: Array, roles: Array, obstacles: str = "nearest") -> Array:
+    """|N_i| of each agent; obstacle agents count once all together if only the nearest of them is is_neighbour."""
+    rims = (is_neighbour & (roles == Role.OBSTACLE)).sum(axis=1)
+    mates = (is_neighbour & (roles != Role.OBSTACLE)).sum(axis=1)
     counted: Array = mates + (np.minimum(rims, 1) if obstacles == "nearest" else rims)
     return counted
 
@@ -90,17 +90,17 @@ def aggregate(
     flock: Flock,
     b: int,
     before: Array,
-    heard: Array,
+    is_neighbour: Array,
     senses: Senses,
     orbit: Orbit | None = None,
     obstacles: str = "nearest",
 ) -> Array:
-    """Z of one flock, (N, K, C, D), from what was known a step before and who hears whom now."""
+    """Return Z of one flock, (N, K, C, D), from the observations of the step before and the mask of neighbours."""
     positions, velocities, roles, groups = (array[b] for array in (*flock.arrays[:3], flock.groups))
-    degrees = count_neighbours(heard, roles, obstacles)
+    degrees = count_neighbours(is_neighbour, roles, obstacles)
     now = np.zeros_like(before)
     for i in range(len(positions)):
-        senders = np.flatnonzero(heard[i])
+        senders = np.flatnonzero(is_neighbour[i])
         if len(senders) == 0:
             continue
         relative = {j: velocities[i] - velocities[j] for j in senders}
@@ -164,11 +164,11 @@ def over_everyone(flock: Flock, b: int, channels: tuple[Channel, ...], exclusion
 def gradients_beyond(flock: Flock, b: int) -> Array:
     """(N, D), the sum of grad U over those that send out of a follower's reach, U = 1/r^2 + ln r^2."""
     positions, roles, R = flock.positions[b], flock.roles[b], flock.comm_radius
-    heard = adjacency(positions, roles, R)
+    is_neighbour = adjacency(positions, roles, R)
     result = np.zeros_like(positions)
     for i in np.flatnonzero(roles == Role.FOLLOWER):
         for j in np.flatnonzero((roles != Role.OBSTACLE) & ~flock.muted[b]):
-            if i != j and not heard[i, j]:
+            if i != j and not is_neighbour[i, j]:
                 offset, square = positions[i] - positions[j], square_distance(positions[i], positions[j])
                 result[i] += 2 * (offset / square - offset / square**2)
     return result
@@ -177,9 +177,9 @@ def gradients_beyond(flock: Flock, b: int) -> Array:
 def components(flock: Flock, b: int, radius: float) -> Array:
     """Component labels, numbered by first agents; -1 for obstacle agents and those that have failed."""
     roles = flock.roles[b]
-    heard = adjacency(flock.positions[b], roles, radius)
+    is_neighbour = adjacency(flock.positions[b], roles, radius)
     member = (roles != Role.OBSTACLE) & (flock.conditions[b] == Condition.WORKING)
-    joined = (heard | heard.T) & member[:, None] & member[None, :]
+    joined = (is_neighbour | is_neighbour.T) & member[:, None] & member[None, :]
     labels = np.full(len(roles), -1)
     following = 0
     for i in range(len(roles)):

@@ -107,7 +107,7 @@ def test_the_mean_of_velocities_is_taken_over_the_agents_own_kind_and_itself() -
     flock = Flock(np.arange(8.0).reshape(1, 4, 2), velocities, groups=[[0, 0, 0, 1]])
     channels: tuple[Channel, ...] = tuple((f"velocity:among={who}", "mean") for who in ("all", "same", "others"))
     assert sum_over_all_pairs(flock, channels)[0, 0, :, 0].tolist() == [6.0 - 2.5, 6.0 - 3.0, 6.0 - 1.0]
-    # Whoever is silent is no part of the flock, but hears it: its own velocity is not in the mean.
+    # A silent agent does not count but still receives: the mean leaves out its own velocity.
     silent = dataclasses.replace(flock, conditions=[[Condition.SILENT] + [Condition.WORKING] * 3])
     found = sum_over_all_pairs(silent, channels)[0, :2, :, 0]
     np.testing.assert_allclose(found[0], [6.0 - 4 / 3, 6.0 - 1.5, 6.0 - 1.0])
@@ -124,10 +124,10 @@ def test_nobody_but_followers_has_sums_and_obstacle_agents_are_in_none() -> None
 @given(flocks(roles=False), CHANNELS)
 def test_those_within_a_distance_and_those_beyond_it_are_everybody(flock: Flock, channels: tuple[Channel, ...]) -> None:
     sums: tuple[Channel, ...] = tuple((name, "sum") for name, _ in channels)
-    everybody, beyond = (sum_over_all_pairs(flock, sums, exclusion_radius=distance) for distance in (-1.0, 1.0))
+    all_pairs, beyond = (sum_over_all_pairs(flock, sums, exclusion_radius=distance) for distance in (-1.0, 1.0))
     within = observe(flock, ef.Senses((*sums, ("position", "sum"))))[:, :, 0, :-1]  # more than the paper's channels
-    size = 1.0 + np.abs(within).max() + np.abs(everybody).max()
-    np.testing.assert_allclose(within + beyond, everybody, rtol=1e-5, atol=1e-6 * size)
+    size = 1.0 + np.abs(within).max() + np.abs(all_pairs).max()
+    np.testing.assert_allclose(within + beyond, all_pairs, rtol=1e-5, atol=1e-6 * size)
 
 
 @pytest.mark.parametrize("D", [2, 3])

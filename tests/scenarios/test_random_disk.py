@@ -58,7 +58,7 @@ def test_a_ball_has_the_disks_mean_degree() -> None:
     free = {"min_degree": 0, "connected": False, "min_separation": 0.0}
     degrees = [compute_connectivity(random_disk(400, 100, dimensions=D, **free), 1.0)[0].mean() for D in (2, 3)]
     assert abs(degrees[0] / degrees[1] - 1.0) < 0.02
-    assert ball_radius(0.4, 1.0) == 0.4  # everyone hears everyone already
+    assert ball_radius(0.4, 1.0) == 0.4  # all agents are neighbours already
 
 
 @pytest.mark.parametrize("options", [{}, {"dimensions": 3}, {"disk_radius": 3.0}, {"radius_rule": "constant-density"}])

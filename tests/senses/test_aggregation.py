@@ -44,7 +44,7 @@ def test_observations_match_the_dense_result(
         known = senses.observe(now)
         assert np.isfinite(known).all()
         for b in range(B):
-            adjacency = twins.hears(now, b, 1.0)
+            adjacency = twins.find_neighbours(now, b, 1.0)
             expected[b] = twins.aggregate(now, b, expected[b], adjacency, senses.senses, orbit, obstacles)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
@@ -61,7 +61,7 @@ def test_fixed_topology_keeps_neighbours_at_any_distance(
     for now in (first, dataclasses.replace(flock, positions=3.0 * flock.positions)):
         known = senses.observe(now)
         for b in range(len(flock)):
-            adjacency = twins.hears(dataclasses.replace(now, positions=flock.positions), b, 1.0)
+            adjacency = twins.find_neighbours(dataclasses.replace(now, positions=flock.positions), b, 1.0)
             expected[b] = twins.aggregate(now, b, expected[b], adjacency, senses.senses, orbit)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)

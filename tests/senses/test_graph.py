@@ -21,7 +21,7 @@ from tests.flocks import flocks
 def test_cell_list_matches_the_dense_graph(flock: Flock) -> None:
     graph = radius_graph(flock, 1.0)
     for b in range(len(flock)):
-        dense = twins.hears(flock, b, 1.0)
+        dense = twins.find_neighbours(flock, b, 1.0)
         for i in range(flock.shape[1]):
             neighbours = graph.neighbours(b, i)
             assert len(set(neighbours.tolist())) == len(neighbours)

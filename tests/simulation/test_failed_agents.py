@@ -1,4 +1,4 @@
-"""What agents do that have failed, who hears them, and who counts them."""
+"""Motion, messages and metrics of failed agents."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def start() -> Flock:
     return begin()
 
 
-# What they do, and who hears them.
+# Their motion and their messages.
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("topology", ["dynamic", "fixed"])
-def test_nobody_hears_silent_and_stopped_agents_and_stopped_and_drifting_ones_hear_nobody(
+def test_silent_and_stopped_agents_send_nothing_and_stopped_and_drifting_ones_receive_nothing(
     start: Flock, kind: FailureKind, topology: Any
 ) -> None:
     senses = ef.paper_senses("mean", 3, topology)
@@ -40,7 +40,7 @@ def test_nobody_hears_silent_and_stopped_agents_and_stopped_and_drifting_ones_he
         flock = moment.flock
         for b in range(len(start)):
             placed = flock if topology == "dynamic" else replace(flock, positions=start.positions)
-            heard = twins.hears(placed, b, 1.0)
+            heard = twins.find_neighbours(placed, b, 1.0)
             expected[b] = twins.aggregate(flock, b, expected[b], heard, senses)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(moment.observations[b], expected[b], rtol=2e-5, atol=3e-6 * scale)

@@ -16,7 +16,7 @@ from tests.simulation.test_fused_network_step import ETDAGNN, apart, network
 
 
 def spoiled(value: float) -> Any:
-    """A network that returns nonsense as soon as an agent hears somebody."""
+    """A network that returns nonsense as soon as an agent has a neighbour."""
     controller = network("etdagnn", 2)
     with torch.no_grad():
         controller.layers[-1].weight[:] = value

@@ -188,7 +188,7 @@ def _survey_flock(
 
 @kernel
 def _init_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array) -> None:
-    """Make each agent a set of its own in the union-find forest `parent`.
+    """Make each agent a separate set in the union-find forest `parent`.
 
     Under `one_node`, the agents of an obstacle are one set, with the first of them as root. `firsts` is scratch memory.
     """

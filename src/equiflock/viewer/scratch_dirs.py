@@ -22,7 +22,7 @@ MIN_AGE_SECONDS = 10.0
 def make_scratch_dir(out: Path) -> Iterator[Path]:
     """Create a hidden directory in `out`, which is created if missing, and yield its path.
 
-    On exit, also after an error, it is removed with what is left in it. Until then it is locked. If the process is
+    On exit, also after an error, it is removed with its content. Until then it is locked. If the process is
     killed, the system releases the lock, and `remove_stale_scratch_dirs` can remove the directory.
     """
     out.mkdir(parents=True, exist_ok=True)

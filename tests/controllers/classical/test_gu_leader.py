@@ -36,7 +36,7 @@ def limited(vector: Array, most: float) -> Array:
 
 def by_the_book(flock: Flock, b: int, law: GuLeader, goal: Array) -> Array:
     """The law agent by agent, with the flock's centre as the mean over neighbours, taken K times, of positions."""
-    neighbours = twins.hears(flock, b, 1.0)
+    neighbours = twins.find_neighbours(flock, b, 1.0)
     # An agent without neighbours is its own centre.
     means = np.array([row / row.sum() if row.any() else np.eye(len(neighbours))[i] for i, row in enumerate(neighbours)])
     centres = np.linalg.matrix_power(means, law.hops) @ flock.positions[b]

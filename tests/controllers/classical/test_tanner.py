@@ -27,7 +27,7 @@ from tests.flocks import flocks
 def by_the_book(flock: Flock, b: int, everyone: bool, clamp: float, hold: float = 0.0) -> NDArray[Any]:
     """a_i = - sum_j v_ij - sum_j grad U(|r_ij|), agent by agent, and a brake on those who part, if they are held."""
     positions, velocities, roles, muted = flock.positions[b], flock.velocities[b], flock.roles[b], flock.muted[b]
-    neighbours = twins.hears(flock, b, 1.0)
+    neighbours = twins.find_neighbours(flock, b, 1.0)
     result = np.zeros_like(positions)
     for i in np.flatnonzero((roles == Role.FOLLOWER) & (flock.conditions[b] <= Condition.SILENT)):
         for j in range(len(positions)):

@@ -26,7 +26,7 @@ def by_the_book(flock: Flock, b: int, everyone: bool, attraction: float, aim: st
     Whose aim are the leaders flies as if every v_j were their mean.
     """
     positions, velocities, roles = flock.positions[b], flock.velocities[b], flock.roles[b]
-    neighbours, sends = twins.hears(flock, b, 1.0), (roles != Role.OBSTACLE) & ~flock.muted[b]
+    neighbours, sends = twins.find_neighbours(flock, b, 1.0), (roles != Role.OBSTACLE) & ~flock.muted[b]
     leaders = np.flatnonzero((roles == Role.LEADER) & sends)
     seen = velocities.copy()
     if aim == "leaders" and len(leaders):

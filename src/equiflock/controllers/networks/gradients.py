@@ -1,8 +1,8 @@
 """Compiled kernels for the errors and gradients of a chain of layers over a batch of tuples.
 
 A tuple is the observations of the N agents of one flock and the accelerations that the expert commanded. Tuples are
-stored as float32 rows of agents: for layers of vectors row d V + v is component d of the v-th of V vectors, for layers
-of numbers row v is the v-th number. An activation before the first layer is applied when a tuple is packed, since no
+stored as float32 rows of agents: for layers of vectors row d V + v is component d of vector v, 0 <= v < V, for layers
+of numbers row v is number v. An activation before the first layer is applied when a tuple is packed, since no
 weight comes before it. A batch passes through the network in blocks of `LANES` agents, forward and, while the block is
 still in the processor's nearest cache, backward.
 
