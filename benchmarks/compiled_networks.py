@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 import equiflock as ef
+from equiflock._runtime.threads import use_one_thread
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.experiments.bench import measure_best_time
-from equiflock.runtime.threads import use_one_thread
+from equiflock.evaluation.benchmark import measure_best_time
 
 SIZES = 100, 10_000, 100_000
 

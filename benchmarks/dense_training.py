@@ -35,14 +35,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import equiflock as ef
+from equiflock._runtime.threads import use_one_thread
 from equiflock.controllers.classical.tanner import DEFAULT_CLAMP as CLAMP
 from equiflock.controllers.networks.architecture import describe_tdagnn
 from equiflock.controllers.networks.models import TDAGNN
-from equiflock.experiments.bench import measure_best_time
+from equiflock.evaluation.benchmark import measure_best_time
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.recipe import DAgger
 from equiflock.protocols import LocalController, PrivilegedController
-from equiflock.runtime.threads import use_one_thread
 
 Array = NDArray[Any]
 

@@ -38,9 +38,9 @@ from torch import nn
 import equiflock as ef
 
 # Internals. Everything else is public, so only these imports follow modules that move.
-from equiflock.deployment.agent import import_agent_class
+from equiflock.deployment.agents import import_agent_class
 from equiflock.deployment.compiled_agent import CompiledAgent, compile_header
-from equiflock.deployment.recording import record_agent
+from equiflock.deployment.microcontroller import record_agent
 from equiflock.learning.cloning import clone
 from equiflock.learning.recipe import Cloning
 from equiflock.viewer.frames import pack_frame

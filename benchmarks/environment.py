@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 import equiflock as ef
-from equiflock.experiments.bench import draw
-from equiflock.runtime import threads
+from equiflock._runtime import threads
+from equiflock.evaluation.benchmark import draw
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "ideal": {},

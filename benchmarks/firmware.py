@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 import equiflock as ef
-from equiflock.cli.console import err, out
-from equiflock.cli.terminal import print_table
+from equiflock.cli.terminal import err, out, print_table
 from equiflock.controllers.loading import make_network
-from equiflock.deployment.microcontroller import ResourceUsage, emulate, list_missing_tools
-from equiflock.deployment.recording import record_agent
+from equiflock.deployment.microcontroller import ResourceUsage, emulate, list_missing_tools, record_agent
 
 STEPS = 20
 DEFAULT_MAX_NEIGHBOURS = 10

@@ -9,14 +9,14 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from equiflock._runtime.executors import run_jobs
+from equiflock._runtime.jobs import read_results
+from equiflock._runtime.provenance import claim_run_dir, read_package_versions
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.experiments.curves import Curves
-from equiflock.experiments.paper.generalization import CloningJob, compute_correlation
-from equiflock.experiments.runner.jobs import read_results
-from equiflock.experiments.runner.run_jobs import run_jobs
+from equiflock.evaluation.curves import Curves
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
-from equiflock.runtime.provenance import claim_run_dir, read_package_versions
+from equiflock.paper.generalization_experiment import CloningJob, compute_correlation
 
 FOLDER = Path("runs/generalization-interpretations")
 WORKERS = os.cpu_count() or 1

@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from baselines import dense_step, tree_step
-from equiflock.experiments.bench import BATCHES, HOPS, draw, measure_best_time, measure_observations
+from equiflock._runtime import threads
+from equiflock.evaluation.benchmark import BATCHES, HOPS, draw, measure_best_time, measure_observations
 from equiflock.features import paper_senses
 from equiflock.flock import Flock
-from equiflock.runtime import threads
-from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.observations.aggregation import DelayedAggregation
 
 MAX_DENSE_AGENTS = 2_000
 """Largest flock for dense NumPy; above it an N x N step takes seconds and gigabytes."""
@@ -44,7 +44,7 @@ PEAK_MEMORY = """
 import sys
 from pathlib import Path
 import equiflock as ef
-from equiflock.experiments.bench import draw
+from equiflock.evaluation.benchmark import draw
 agents = int(sys.argv[1])
 def fly(agents):
     loop = ef.flight(draw(1, agents), ef.load("etdagnn"))

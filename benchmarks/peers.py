@@ -39,9 +39,9 @@ from rich.table import Table
 from torch import nn
 
 import equiflock as ef
-from equiflock.experiments.bench import draw, measure_best_time
+from equiflock._runtime import threads
+from equiflock.evaluation.benchmark import draw, measure_best_time
 from equiflock.flock import Flock
-from equiflock.runtime import threads
 
 SIZES = 100, 1_000
 BATCH = 32

@@ -22,15 +22,15 @@ import numpy as np
 import pandas as pd
 
 import equiflock as ef
+from equiflock._runtime.executors import run_jobs
+from equiflock._runtime.jobs import read_results
 from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.experiments.curves import compute_weights_checksum
-from equiflock.experiments.flight_jobs import fly
-from equiflock.experiments.runner.jobs import read_results
-from equiflock.experiments.runner.run_jobs import run_jobs
+from equiflock.evaluation.curves import compute_weights_checksum
 from equiflock.scenarios import make_scenario
 from equiflock.scenarios.registry import find_failed_flights
 from equiflock.simulation import metrics
+from equiflock.simulation.flight_jobs import fly
 
 FOLDER = Path("runs/controller")
 WORKERS = os.cpu_count() or 1

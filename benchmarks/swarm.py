@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 
 import equiflock as ef
-from equiflock.cli.console import out
-from equiflock.cli.terminal import print_table
+from equiflock.cli.terminal import out, print_table
 from equiflock.deployment.deploy_swarm import Deployment, DeploymentResult, deploy
 
 FLIGHTS = 3

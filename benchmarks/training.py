@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 import equiflock as ef
+from equiflock._runtime.threads import use_one_thread
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.experiments.bench import measure_best_time
+from equiflock.evaluation.benchmark import measure_best_time
 from equiflock.learning.dagger import Trainer
-from equiflock.runtime.threads import use_one_thread
 
 
 class PlainTDAGNN(nn.Module):

@@ -17,26 +17,14 @@ import tests.annotations
 # check their input explicitly and are tested for it.
 jaxtyping.install_import_hook(
     [
-        "equiflock.runtime.randomness",
         "equiflock.simulation.trajectory",
         *(f"equiflock.controllers.{name}" for name in ("torch_bridge", "trained")),
-        *(
-            f"equiflock.controllers.networks.{name}"
-            for name in ("architecture", "layers", "models", "tolstaya_weights", "weights")
-        ),
-        "equiflock.learning.cloning",
-        "equiflock.learning.fast_forward",
-        "equiflock.learning.mixture",
-        "equiflock.learning.partitioned_arrays",
-        "equiflock.learning.replay",
-        "equiflock.learning.validation",
+        *(f"equiflock.controllers.networks.{name}" for name in ("architecture", "models", "weights")),
+        *(f"equiflock.learning.{name}" for name in ("cloning", "fast_forward", "mixture", "replay", "validation")),
+        "equiflock._runtime.partitioned_arrays",
         "equiflock.theory.mlp",
-        "equiflock.experiments",
-        "equiflock.report",
-        *(
-            f"equiflock.viewer.{name}"
-            for name in ("agent_selection", "frames", "recording", "playback", "setting", "live_simulation")
-        ),
+        *(f"equiflock.{name}" for name in ("tuning", "plotting", "evaluation", "paper")),
+        *(f"equiflock.viewer.{name}" for name in ("frames", "live_flight", "live_simulation", "playback", "setting")),
     ],
     f"{tests.annotations.__name__}.checked",
 )
@@ -51,25 +39,25 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 HERE = Path(__file__).parent
 COMPILING = [
-    HERE / "senses/test_aggregation.py",
+    HERE / "observations/test_aggregation.py",
     HERE / "learning/test_learner.py",
     HERE / "simulation/test_metrics.py",
-    HERE / "senses/test_degrees.py",
+    HERE / "observations/test_degrees.py",
     HERE / "simulation/test_flight_builder.py",
     HERE / "learning/test_dagger.py",
 ]
 """Files whose tests compile most kernels; adjacent entries need different ones, as two workers run them at once."""
 LONGEST = [
     HERE / "viewer/test_play.py",  # and with it all tests in the browser
-    HERE / "report/test_reproduction_report.py",
+    HERE / "paper/test_reproduction_report.py",
     HERE / "deployment/test_swarm.py",
     HERE / "deployment/export/test_onnx.py",
     HERE / "test_docs.py",
     HERE / "test_cli.py",
     HERE / "cli/test_train.py",
-    HERE / "experiments/runner/test_dask_cluster.py",
-    HERE / "experiments/paper/test_interpretation_search.py",
-    HERE / "experiments/tuning/test_tuning_run.py",
+    HERE / "_runtime/test_dask_cluster.py",
+    HERE / "paper/test_interpretation_search.py",
+    HERE / "tuning/test_tuning_run.py",
     HERE / "cli/test_evaluate.py",
 ]
 """Files that take longer than ten seconds; they start early, so that both workers finish at about the same time."""
@@ -99,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def silent_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide compile progress, so that the output of a command does not depend on the kernel cache."""
-    monkeypatch.setattr("equiflock.runtime.compile_progress.DISPLAY_DELAY", float("inf"))
+    monkeypatch.setattr("equiflock._runtime.compile_progress.DISPLAY_DELAY", float("inf"))
 
 
 @pytest.fixture
@@ -112,7 +100,7 @@ def short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the plugins of other tests."""
-    from equiflock.runtime import provenance
+    from equiflock._runtime import provenance
 
     monkeypatch.setattr(provenance, "_plugin_checksums", {})
 
@@ -120,7 +108,7 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run jobs of a single worker in this process, as starting one takes seconds; several workers stay processes."""
-    from tests.experiments.runner.here import work_here
+    from tests._runtime.here import work_here
 
     work_here(monkeypatch)
 
@@ -128,10 +116,10 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def trainings_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Like `jobs_here`, for several trainings of one command."""
+    from equiflock._runtime.checks import InputError
     from equiflock.cli import train
     from equiflock.learning.parallel_training import train_several
     from equiflock.learning.training_run import TrainingRun
-    from equiflock.runtime.checks import InputError
 
     def work(folders: Sequence[Path], workers: int, **how: Any) -> None:
         if workers > 1:

@@ -15,8 +15,8 @@ import pytest
 
 import equiflock as ef
 from equiflock import cli
+from equiflock._runtime.checksums import write_json
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.runtime.checksums import write_json
 from tests.cli.commands import failure, run, start
 
 
@@ -239,7 +239,7 @@ def test_an_existing_file_is_refused_before_the_simulation(capsys: pytest.Captur
 def test_directories_are_not_overwritten(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("equiflock.experiments.bench.BATCHES", ())
+    monkeypatch.setattr("equiflock.evaluation.benchmark.BATCHES", ())
     folder = tmp_path / "precious.mp4"
     folder.mkdir()
     (folder / "report.html").write_text("somebody's")

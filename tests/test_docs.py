@@ -9,22 +9,25 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from equiflock.evaluation.atlas.entries import ENTRIES, build_claim_jobs
 
 from equiflock import cli
-from equiflock.experiments.atlas.entries import ENTRIES, build_claim_jobs
-from equiflock.experiments.paper.interpretation import Interpretation
-from equiflock.experiments.paper.ledger import read_ledger
-from equiflock.experiments.paper.profiles import EXPERIMENTS, STATEMENT_BUILDERS
-from equiflock.experiments.paper.remarks import REMARKS
-from equiflock.experiments.paper.training import build_training_statements, read_bundled_tables
-from equiflock.report.generalization_figures import format_bound_table
-from equiflock.report.interpretations import (
+from equiflock.paper.generalization_experiment import format_bound_table
+from equiflock.paper.interpretation import Interpretation
+from equiflock.paper.interpretation_search import (
     format_choices_table,
     format_combinations_table,
     format_ledger_comparison,
     format_single_choice_tables,
 )
-from equiflock.report.training_report import format_ledger_table, format_metrics_table
+from equiflock.paper.ledger import REMARKS, read_ledger
+from equiflock.paper.reproduction import EXPERIMENTS, STATEMENT_BUILDERS
+from equiflock.paper.training_statements import (
+    build_training_statements,
+    format_ledger_table,
+    format_metrics_table,
+    read_bundled_tables,
+)
 
 ROOT = Path(__file__).parent.parent
 SHORTENED = {

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import equiflock as ef
 from equiflock import features
+from equiflock._runtime.checks import InputError
 from equiflock.features import PAPER_FEATURES, Feature, find_feature, format_feature_name
-from equiflock.runtime.checks import InputError
 
 
 def test_the_paper_s_three_features_are_there_and_keep_their_order() -> None:

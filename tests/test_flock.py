@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Condition, Flock, Role
-from equiflock.runtime.checks import InputError
 
 ZEROS = np.zeros((1, 2, 2))
 

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from equiflock.runtime.kernel_cache import KERNEL_PACKAGES
+from equiflock._runtime.kernel_cache import KERNEL_PACKAGES
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "equiflock"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from equiflock._runtime.checks import InputError
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError
 
 
 def test_an_outcome_is_its_code_and_tells_its_message() -> None:

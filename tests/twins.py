@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from equiflock.features import Among, Channel, Feature, Senses, find_feature
 from equiflock.flock import Condition, Flock, Role
-from equiflock.senses.orbit import Orbit
+from equiflock.observations.orbit import Orbit
 
 Array = NDArray[Any]
 MIN_DISTANCE = 1e-8

@@ -3,19 +3,23 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from equiflock._runtime import threads
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.imports import require_torch
 from equiflock.bodies import DoubleIntegrator, Unicycle, body, body_names, make_body
 from equiflock.controllers import controller, controller_names, load, load_module, save
 from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
+from equiflock.graph.radius_graph import Graph, components, radius_graph
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import DAgger
+from equiflock.observations.aggregation import DelayedAggregation, observe
+from equiflock.observations.orbit import Orbit
+from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Body, Ending, LocalController, Moment, PrivilegedController, StatefulBody
-from equiflock.runtime import threads
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.extras import require_torch
 from equiflock.scenarios import (
     Flocking,
     LeaderFollowing,
@@ -26,12 +30,7 @@ from equiflock.scenarios import (
     scenario,
     scenario_names,
 )
-from equiflock.scenarios.until_disconnected import UntilDisconnected
-from equiflock.scenarios.until_passed import UntilPassed
-from equiflock.senses.aggregation import DelayedAggregation, observe
-from equiflock.senses.graph import Graph, components, radius_graph
-from equiflock.senses.orbit import Orbit
-from equiflock.senses.radio import Radio
+from equiflock.scenarios.endings import UntilDisconnected, UntilPassed
 from equiflock.simulation import metrics
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import Flight

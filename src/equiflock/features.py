@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
-from equiflock.flock import Flock
-from equiflock.runtime.checks import (
+from equiflock._runtime.checks import (
     InputError,
     check_choice,
     check_count,
@@ -29,7 +28,8 @@ from equiflock.runtime.checks import (
     raise_wrong_choice,
     shorten_repr,
 )
-from equiflock.runtime.options import parse_options
+from equiflock._runtime.specs import parse_options
+from equiflock.flock import Flock
 
 Aggregation: TypeAlias = Literal["sum", "mean"]
 Topology: TypeAlias = Literal["dynamic", "fixed"]

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int8, Int32
 from numpy.typing import NDArray
 
-from equiflock.runtime.checks import InputError, check_positive, shorten_repr
+from equiflock._runtime.checks import InputError, check_positive, shorten_repr
 
 Vectors: TypeAlias = Float64[np.ndarray, "B N D"]
 """One vector per agent: positions, velocities or accelerations."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from equiflock.runtime.checks import InputError, shorten_repr
+from equiflock._runtime.checks import InputError, shorten_repr
 
 FIRST_USER_CODE, LAST_CODE = 16, 127
 """First and last code of outcomes that users add; 127 is the largest int8."""

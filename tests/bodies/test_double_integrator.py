@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equiflock._runtime import threads
 from equiflock.bodies import DoubleIntegrator
 from equiflock.flock import Flock, Role
 from equiflock.protocols import Body
-from equiflock.runtime import threads
 from tests.flocks import flocks
 
 advance = DoubleIntegrator().advance

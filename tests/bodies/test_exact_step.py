@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from equiflock.bodies.exact_step import (
+from equiflock.bodies.double_integrator import (
     QUADRATURE_LIMIT,
     compute_step_factors,
     integrate_cascade,

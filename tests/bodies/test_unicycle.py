@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
+from equiflock._runtime import threads
 from equiflock.bodies import DoubleIntegrator, Unicycle
 from equiflock.flock import Flock, Role
 from equiflock.protocols import StatefulBody
-from equiflock.runtime import threads
 from tests.bodies import twins
 from tests.flocks import flocks
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import expm
 
+from equiflock._runtime.randomness import NORMAL_QUANTILES
 from equiflock.bodies import DoubleIntegrator, Unicycle
 from equiflock.bodies.double_integrator import GUST_STREAM
 from equiflock.flock import Role
-from equiflock.runtime.hashing import NORMAL_QUANTILES
 from tests.twins import hashed
 
 Array = NDArray[Any]

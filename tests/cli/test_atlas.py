@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from equiflock.evaluation.atlas import entries
+from equiflock.evaluation.atlas.claims import FinalVelocityVariance
+from equiflock.evaluation.atlas.entries import Entry
 
 from equiflock import cli
-from equiflock.experiments.atlas import entries
-from equiflock.experiments.atlas.claims import FinalVelocityVariance
-from equiflock.experiments.atlas.entries import Entry
 from equiflock.scenarios import RandomDisk
 
 FEW = RandomDisk(2, agents=10)

@@ -11,8 +11,7 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import pytest
 from numba.core.codegen import initialize_llvm
 
-from equiflock.cli.ctrl_c import ensure_keyboard_interrupt
-from equiflock.cli.stop_request import StopRequest
+from equiflock.cli.interrupts import StopRequest, ensure_keyboard_interrupt
 
 
 def press() -> None:

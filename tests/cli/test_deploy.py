@@ -41,8 +41,8 @@ def test_a_swarm_that_fails_its_checks_has_exit_code_1(
         monkeypatch.setattr("equiflock.deployment.parity.TOLERANCE", 0.0)
         audit: tuple[str, ...] = ()
     else:
-        monkeypatch.setattr("equiflock.deployment.audit_result.Audit.passed", False)
-        monkeypatch.setattr("equiflock.deployment.audit_result.Audit.verdict", "it used what it did not receive")
+        monkeypatch.setattr("equiflock.deployment.audit.Audit.passed", False)
+        monkeypatch.setattr("equiflock.deployment.audit.Audit.verdict", "it used what it did not receive")
         audit = "--audit", "--audit-page", str(tmp_path / "page.html")
     with pytest.raises(SystemExit) as caught:
         run(*SHORT, "--duration", "0.05", *audit)

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import equiflock as ef
-from equiflock.cli.environment_options import ENVIRONMENT_OPTIONS
-from equiflock.runtime.checksums import read_json
+from equiflock._runtime.checksums import read_json
+from equiflock.cli.shared_options import ENVIRONMENT_OPTIONS
 from equiflock.scenarios.registry import scenario_class
 from equiflock.simulation.simulate import describe_part
 from tests.cli.commands import failure, run
@@ -153,7 +153,7 @@ def test_an_evaluation_uses_one_environment_and_its_run_directory_names_it(
 
 @pytest.mark.slow
 def test_a_rerun_evaluation_job_uses_the_same_environment(tmp_path: Path, jobs_here: None) -> None:
-    from equiflock.experiments.rerun_job import rerun_flight
+    from equiflock.viewer.rerun_job import rerun_flight
 
     small = *SMALL, "--time-step", "0.02", "--duration", "0.1", "--workers", "1"
     run("evaluate", "tanner", *small, "--packet-loss", "0.2", "--fail", "3", "--out", str(tmp_path / "mine"))

@@ -12,18 +12,18 @@ import pytest
 
 import equiflock as ef
 from equiflock import cli
-from equiflock.cli import console
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.checksums import compute_file_checksum, read_json
+from equiflock.cli import terminal as console
 from equiflock.controllers.trained import PAPER_NETWORKS, bundled_weights_path
-from equiflock.experiments.evaluation import (
+from equiflock.evaluation.evaluate import (
     EvaluationJob,
     build_evaluation_jobs,
     format_label,
     format_run_dir_name,
     list_baselines,
 )
-from equiflock.experiments.paper.flocking import FlockingJob
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import compute_file_checksum, read_json
+from equiflock.paper.flocking_experiment import FlockingJob
 from equiflock.simulation import metrics
 from tests.cli.commands import forgetting_plugins
 

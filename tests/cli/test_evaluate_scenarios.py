@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from equiflock.cli import console
-from equiflock.runtime.checksums import read_json
+from equiflock._runtime.checksums import read_json
+from equiflock.cli import terminal as console
 from tests.cli.test_evaluate import SMALL, evaluate, failure
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.experiments.runner import run_jobs
+from equiflock._runtime import executors as run_jobs
 from tests.cli.commands import run, start, stays_alive
 
 SWEEP = ("sweep", "--controller", "etdagnn,tanner", "--agents", "20,40,60", "--flocks", "10", "--duration", "3")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from equiflock._runtime.checks import InputError
 from equiflock.cli.plugins import collect_plugin_sources, convert_plugin_errors, import_plugin
-from equiflock.runtime.checks import InputError
 from tests.cli.commands import forgetting_plugins, run
 
 LAW = """

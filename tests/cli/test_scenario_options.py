@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import equiflock as ef
-from equiflock.experiments.flight_jobs import resolve_measures
+from equiflock.simulation.flight_jobs import resolve_measures
 from tests.cli.commands import run
 
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from equiflock.cli.stop_request import StopRequest
-from equiflock.runtime.files import delay_sigint
+from equiflock._runtime.files import delay_sigint
+from equiflock.cli.interrupts import StopRequest
 
 
 def test_the_first_ctrl_c_is_confirmed_and_the_second_interrupts() -> None:

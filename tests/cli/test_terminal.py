@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equiflock.cli import console
+from equiflock.cli import terminal as console
 from equiflock.cli.terminal import print_table
 
 HEADER = ["", "IVV", "smallest\nseparation"]

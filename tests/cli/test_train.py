@@ -17,12 +17,12 @@ import pytest
 from filelock import FileLock
 
 import equiflock as ef
+from equiflock._runtime.checksums import read_json
+from equiflock._runtime.provenance import write_config
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
-from equiflock.learning.compiled_learner import CompiledLearner
 from equiflock.learning.dagger import Trainer
+from equiflock.learning.learner import CompiledLearner
 from equiflock.learning.training_run import TrainingRun
-from equiflock.runtime.checksums import read_json
-from equiflock.runtime.provenance import write_config
 from tests.cli.commands import failure, run, stays_alive
 from tests.test_cli import SMALL_TRAINING
 

@@ -63,7 +63,7 @@ def test_tuned_weights_fly_with_their_own_orbit_parameters_which_are_printed(
     run("simulate", "--controller", str(path), *course, "--no-orbit")
     run("simulate", "--controller", "etdagnn", *course)
     assert "orbit technique" not in capsys.readouterr().out
-    monkeypatch.setattr("equiflock.experiments.evaluation.list_baselines", lambda *_: ())  # they take their time
+    monkeypatch.setattr("equiflock.evaluation.evaluate.list_baselines", lambda *_: ())  # they take their time
     run("evaluate", str(path), *course, "--workers", "1", "--out", str(tmp_path / "evaluation"))
     assert text in capsys.readouterr().out
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.view import View
-from equiflock.runtime.checks import InputError
 from equiflock.viewer.setting import Setting
 from tests.cli.commands import failure
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.controllers.controller_options import ControllerOption, controller_options, split_law_options
-from equiflock.controllers.registry import UNIT_OPTIONS
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.options import SAFE_PATTERN
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.specs import SAFE_PATTERN
+from equiflock.controllers.registry import UNIT_OPTIONS, ControllerOption, controller_options, split_law_options
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 

@@ -11,6 +11,7 @@ import torch
 from safetensors.numpy import load_file, save
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.architecture import describe_tdagnn
 from equiflock.controllers.networks.compiled import CompiledNetwork
@@ -18,7 +19,6 @@ from equiflock.controllers.networks.models import ETDAGNN, TDAGNN
 from equiflock.controllers.networks.weights import collect_tensors, read_tensors, write_tensors, write_weights
 from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
 from equiflock.controllers.trained import bundled_weights_path
-from equiflock.runtime.checks import InputError
 
 
 def test_equal_weights_give_equal_files(tmp_path: Path) -> None:

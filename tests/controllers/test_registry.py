@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.registry import is_bundled
-from equiflock.runtime.checks import InputError
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers import trained
 from equiflock.controllers.loading import find_weights_file
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
@@ -24,10 +25,9 @@ from equiflock.controllers.trained import (
     bundled_weights_path,
 )
 from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
-from equiflock.experiments.curves import load_with_seed
-from equiflock.experiments.evaluation import build_evaluation_jobs, list_baselines
-from equiflock.experiments.flight_jobs import fly
-from equiflock.runtime.checks import InputError
+from equiflock.evaluation.curves import load_with_seed
+from equiflock.evaluation.evaluate import build_evaluation_jobs, list_baselines
+from equiflock.simulation.flight_jobs import fly
 from equiflock.viewer.viewer_config import ViewerConfig
 
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import find_weights_file, has_open_seed, make_network
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.registry import is_bundled
 from equiflock.controllers.trained import bundled_weights_path
 from equiflock.controllers.unit_scaling import ScaledController
 from equiflock.flock import Flock, Role
-from equiflock.runtime.checks import InputError
-from equiflock.simulation.fused_network_step import can_fuse
+from equiflock.simulation.fused_step import can_fuse
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 

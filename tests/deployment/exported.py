@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import equiflock as ef
-from equiflock.deployment.agent import import_agent_class
+from equiflock.deployment.agents import import_agent_class
 from equiflock.deployment.compiled_agent import COMPILER_FLAGS, CompiledAgent, compile_header
-from equiflock.orbit_technique import Orbit
+from equiflock.observations.orbit import Orbit
 
 Maker = Callable[[int, int], Any]
 """Makes an agent from its number and group."""

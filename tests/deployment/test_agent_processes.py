@@ -11,8 +11,7 @@ import pytest
 
 import equiflock as ef
 from equiflock.deployment.agent_processes import AgentProcesses
-from equiflock.deployment.link_frames import REPORT, pack_frame
-from equiflock.deployment.robot_report import RobotReport, parse_report
+from equiflock.deployment.link_frames import REPORT, RobotReport, pack_frame, parse_report
 from tests.deployment.robots import children
 
 pytest.importorskip("zenoh")

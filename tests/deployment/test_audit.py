@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.deployment.causal_past import compute_causal_past
+from equiflock.deployment.audit import compute_causal_past
 
 FEW = {"steps": 6, "agents": 3}
 

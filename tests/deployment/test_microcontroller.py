@@ -12,8 +12,7 @@ import equiflock as ef
 from equiflock.deployment import microcontroller
 from equiflock.deployment.export.c_header import count_agent_bytes
 from equiflock.deployment.export.program import read_program
-from equiflock.deployment.microcontroller import emulate, list_missing_tools
-from equiflock.deployment.recording import record_agent
+from equiflock.deployment.microcontroller import emulate, list_missing_tools, record_agent
 from tests.deployment.export.test_agents import course
 from tests.deployment.export.test_starling import OBSTACLE, ORBIT, starling, strung
 from tests.deployment.lockstep import busiest, start_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.deployment.recording import record_agent
+from equiflock.deployment.microcontroller import record_agent
 from equiflock.deployment.wire_format import Message, decode_message
 from tests.deployment.exported import compiled
 from tests.deployment.lockstep import busiest, start_of

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import equiflock as ef
-from equiflock.deployment import audit_result, deploy_swarm
+from equiflock.deployment import audit as audit_result
+from equiflock.deployment import deploy_swarm
 from equiflock.deployment.deploy_swarm import Deployment, deploy
 from equiflock.deployment.export import export
 from equiflock.deployment.swarm_audit import audit_swarm

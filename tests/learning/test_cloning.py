@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
 from equiflock.learning.cloning import Cloner, CloningReport, clone
 from equiflock.learning.dagger import DivergedError
 from equiflock.learning.fast_forward import FastForward, FastForwardData
 from equiflock.learning.recipe import Cloning
-from equiflock.runtime.checks import InputError
 
 RECIPE = FastForward(train_flocks=3, test_flocks=2, steps=80, agents=20)
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.randomness import make_rng
 from equiflock.controllers.loading import make_network
 from equiflock.learning.dagger import DivergedError, EpochReport, Trainer, train
 from equiflock.learning.mixture import Mixture
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.randomness import make_rng
 from tests.learning.small import small
 from tests.learning.test_network_checks import Flat
 

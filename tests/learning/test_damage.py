@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from equiflock._runtime.checks import InputError
 from equiflock.learning.training_run import TrainingRun
-from equiflock.runtime.checks import InputError
 from tests.damage import DAMAGES, empty
 from tests.learning.small import small
 from tests.learning.test_training_run import assert_same_results

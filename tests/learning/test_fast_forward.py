@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.provenance import write_config
 from equiflock.features import Aggregation, paper_channels
 from equiflock.learning.fast_forward import FastForward, FastForwardData
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.provenance import write_config
 
 SMALL = FastForward(train_flocks=2, test_flocks=3, steps=6, agents=20)
 

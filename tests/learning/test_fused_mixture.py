@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
+from equiflock._runtime.checks import NumericRangeError
 from equiflock.controllers.loading import make_network
 from equiflock.flock import Flock
 from equiflock.learning.mixture import FusedMixtureStep, Mixture
+from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import FusedStep
-from equiflock.runtime.checks import NumericRangeError
-from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.simulation import fused_training_step
+from equiflock.simulation import fused_step as fused_training_step
 from tests.flocks import flocks
 from tests.simple import EndAt
 

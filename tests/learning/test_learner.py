@@ -15,14 +15,19 @@ from torch import nn
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.gradients import TrainingTuples
-from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
-from equiflock.controllers.networks.models import ETDAGNN, build_module_chain, describe_chain
+from equiflock.controllers.networks.models import (
+    ETDAGNN,
+    Conv,
+    EqConv,
+    ScaleLog,
+    ScaleTanh,
+    build_module_chain,
+    describe_chain,
+)
 from equiflock.controllers.networks.weights import collect_tensors
 from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
 from equiflock.features import Senses, paper_senses
-from equiflock.learning.adam import Adam
-from equiflock.learning.compiled_learner import CompiledLearner
-from equiflock.learning.learner import Learner, TorchLearner, make_learner
+from equiflock.learning.learner import Adam, CompiledLearner, Learner, TorchLearner, make_learner
 
 CHANNELS = (("velocity", "mean"), ("inverse-fourth", "sum"), ("inverse-square", "mean"), ("velocity", "sum"))
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.mixture import Mixture
-from equiflock.runtime.checks import InputError
 from tests.learning.small import small
 
 pytestmark = pytest.mark.usefixtures("own_registry")

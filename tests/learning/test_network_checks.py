@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.learning.dagger import train
-from equiflock.runtime.checks import InputError
 from tests.learning.small import small
 
 

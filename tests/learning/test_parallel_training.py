@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from filelock import FileLock
 
+from equiflock._runtime.checks import InputError
 from equiflock.learning.parallel_training import train_several
 from equiflock.learning.training_run import TrainingRun
-from equiflock.runtime.checks import InputError
 from tests.learning.small import small
 
 if TYPE_CHECKING:  # processes that only look up how they are prepared need no torch, which takes seconds

@@ -12,8 +12,8 @@ import pytest
 import tyro
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.learning.dagger import Trainer
-from equiflock.runtime.checks import InputError
 from equiflock.scenarios import RandomDisk
 from tests.learning.small import small
 

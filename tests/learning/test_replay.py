@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
 from equiflock.learning.learner import TorchLearner, make_learner
 from equiflock.learning.replay import ReplayBuffer
-from equiflock.runtime.checks import InputError
 
 
 def empty(capacity: int) -> ReplayBuffer:

@@ -12,11 +12,10 @@ import pytest
 import torch
 
 import equiflock as ef
-from equiflock.learning import replay_refill
-from equiflock.learning.checkpoint_format import read_checkpoint, write_checkpoint
+from equiflock._runtime.checks import InputError
+from equiflock.learning import checkpoints as replay_refill
+from equiflock.learning.checkpoints import read_checkpoint, refill, write_checkpoint
 from equiflock.learning.dagger import Trainer
-from equiflock.learning.replay_refill import refill
-from equiflock.runtime.checks import InputError
 from tests.learning.small import small
 
 pytestmark = pytest.mark.usefixtures("own_registry")

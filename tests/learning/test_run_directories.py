@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from equiflock.learning.run_directories import clear_run_dir, remove_empty_trainings
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.provenance import write_config
+from equiflock.learning.run_directory import clear_run_dir, remove_empty_trainings
 from equiflock.learning.training_run import TrainingRun
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.provenance import write_config
 from tests.learning.small import small
 from tests.learning.test_training_run import Stop, stop_after
 

@@ -14,13 +14,12 @@ import torch
 import tyro
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
-from equiflock.learning.checkpoint_format import read_checkpoint, write_checkpoint
-from equiflock.learning.compiled_learner import CompiledLearner
+from equiflock.learning.checkpoints import read_checkpoint, write_checkpoint
 from equiflock.learning.dagger import Trainer, train
-from equiflock.learning.learner import TorchLearner
+from equiflock.learning.learner import CompiledLearner, TorchLearner
 from equiflock.learning.training_run import TrainingRun
-from equiflock.runtime.checks import InputError
 from tests.learning.small import small
 from tests.learning.test_training_run import Stop, assert_same_results, stop_after
 

@@ -20,14 +20,14 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.checksums import format_json, read_json, write_json
+from equiflock._runtime.provenance import FORMAT, set_plugin_checksums
 from equiflock.controllers.networks.weights import read_tensors, write_tensors
-from equiflock.learning import checkpoint_format
-from equiflock.learning.compiled_learner import CompiledLearner
+from equiflock.learning import checkpoints as checkpoint_format
 from equiflock.learning.dagger import EpochReport, train
+from equiflock.learning.learner import CompiledLearner
 from equiflock.learning.training_run import TrainingRun
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import format_json, read_json, write_json
-from equiflock.runtime.provenance import FORMAT, set_plugin_checksums
 from tests.kills import kill_until_done
 from tests.learning.small import small
 

@@ -15,13 +15,13 @@ import pytest
 import tyro
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.randomness import make_rng
 from equiflock.cli.train import Train
 from equiflock.learning.dagger import Trainer, train
 from equiflock.learning.training_run import TrainingRun
 from equiflock.learning.training_scenarios import split_by_shares
 from equiflock.learning.validation import Validator
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.randomness import make_rng
 from tests.learning.small import small
 from tests.learning.test_training_run import Stop, assert_same_results, stop_after
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
-from equiflock.learning.checkpoint_format import read_checkpoint, write_checkpoint
+from equiflock.learning.checkpoints import read_checkpoint, write_checkpoint
 from equiflock.learning.dagger import Trainer, train
+from equiflock.learning.learner import WeightAverage
 from equiflock.learning.rollouts import copy_state_dict
 from equiflock.learning.training_run import TrainingRun
-from equiflock.learning.weight_average import WeightAverage
-from equiflock.runtime.checks import InputError
 from tests.learning.small import small
 from tests.learning.test_replay_refill import register_own_parts
 from tests.learning.test_training_run import Stop, assert_same_results, stop_after

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.experiments.flight_jobs import resolve_measures
+from equiflock._runtime.checks import InputError
+from equiflock.controllers.classical.patterns import make_pattern_points
 from equiflock.outcomes import Outcome
-from equiflock.patterns import make_pattern_points
-from equiflock.runtime.checks import InputError
 from equiflock.scenarios.formation import FORMED, FormationFlight, UntilFormed
 from equiflock.scenarios.registry import build_flight_options, describe_disagreement, find_failed_flights
+from equiflock.simulation.flight_jobs import resolve_measures
 
 
 def in_a_circle(scale: float = 1.0) -> ef.Flock:

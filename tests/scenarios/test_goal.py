@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.experiments.flight_jobs import resolve_measures
+from equiflock._runtime.checks import InputError
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError
 from equiflock.scenarios.goal import ARRIVED, GoalSeeking, UntilArrived
 from equiflock.scenarios.registry import build_flight_options, find_failed_flights
+from equiflock.simulation.flight_jobs import resolve_measures
 
 
 def ended(flock: ef.Flock, **options: Any) -> list[Outcome]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.scenarios.leaders import LeaderVelocity
 
 DISK = ef.RandomDisk(flocks=20, agents=30, seed=2)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError
 from equiflock.scenarios.merging import MERGED, Merging, UntilMerged
 from equiflock.scenarios.registry import build_flight_options, find_failed_flights
 from tests.simple import Push

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from tests import twins
 
 COURSE = ef.ObstacleCourse(ef.RandomDisk(flocks=8, agents=60, seed=3), sides=24)

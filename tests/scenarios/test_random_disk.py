@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError
+from equiflock.graph.radius_graph import compute_connectivity
 from equiflock.scenarios import RandomDisk, random_disk
 from equiflock.scenarios.random_disk import ball_radius
-from equiflock.senses.graph import compute_connectivity
 from equiflock.simulation.metrics import minimum_separation
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError
 from equiflock.scenarios.registry import (
     Scenario,
     build_flight_options,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError
 from equiflock.scenarios import LeaderFollowing, ObstacleCourse, RandomDisk, SearchCancelledError, Stop
 
 # Takes seconds and finds nothing: R is as small as the least distance.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError
-from equiflock.scenarios.until_disconnected import UntilDisconnected
+from equiflock.scenarios.endings import UntilDisconnected
 
 
 def test_a_flock_that_is_not_connected_has_ended_unless_it_had_before() -> None:

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Condition, Flock, Role
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError
 from equiflock.scenarios.course_survey import survey_course
+from equiflock.scenarios.endings import obstacle_disks
 from equiflock.scenarios.obstacle_shapes import add_obstacle, ring, wall
-from equiflock.scenarios.until_passed import obstacle_disks
 from tests import twins
 from tests.flocks import flocks
 from tests.simple import Push

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime import threads
 from equiflock.flock import Flock
-from equiflock.runtime import threads
 from equiflock.simulation import memory_order
 from tests.simple import EndAt, Push
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.simulation import memory_order
 from equiflock.simulation.flight_builder import change_controller
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Condition, Flock, Role
-from equiflock.runtime.checks import InputError
 from equiflock.simulation import metrics
 from equiflock.simulation.failures import FailureKind
 from tests import twins

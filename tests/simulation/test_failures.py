@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Condition, Flock, Role
-from equiflock.runtime.checks import InputError
 from equiflock.simulation.failures import NEVER, FailureKind
 from tests.simple import EndAt, Push
 from tests.simulation.failing import FIVE, KINDS, begin, moments

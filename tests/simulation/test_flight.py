@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Flock, Role
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError
 from tests.simple import EndAt, Push
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError
 from equiflock.simulation.flight_builder import make_decision_function
 from tests.simple import Push
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError, NumericRangeError
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError, NumericRangeError
 from tests.simulation.test_fused_network_step import ETDAGNN, apart, network
 
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers.loading import make_network
 from equiflock.flock import Flock, Role
+from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import FusedStep, Moment
-from equiflock.runtime.checks import InputError
-from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.simulation import fused_network_step
+from equiflock.simulation import fused_step as fused_network_step
 from equiflock.simulation.flight import Flight
 from equiflock.simulation.flight_builder import make_decision_function
 from tests.flocks import flocks

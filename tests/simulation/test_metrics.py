@@ -11,8 +11,8 @@ import scipy.sparse
 from hypothesis import given
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Condition, Flock, Role
-from equiflock.runtime.checks import InputError
 from equiflock.simulation import metrics
 from tests import twins
 from tests.flocks import flocks

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
-from equiflock.runtime.checks import InputError
 from tests.simple import EndAt, Push
 
 

@@ -17,8 +17,8 @@ import xarray
 import zarr
 
 import equiflock as ef
-from equiflock.runtime import zarr_store
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
+from equiflock.simulation import trajectory as zarr_store
 from equiflock.simulation.trajectory import STATIC_ARRAYS
 from tests.damage import DAMAGES
 

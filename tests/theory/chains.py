@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
+from equiflock.controllers.networks.models import Conv, EqConv, ScaleLog, ScaleTanh
 from equiflock.features import Aggregation, paper_senses
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers import load
-from equiflock.controllers.networks.layers import Conv, EqConv, ScaleTanh
+from equiflock.controllers.networks.models import Conv, EqConv, ScaleTanh
 from equiflock.features import Channel
-from equiflock.runtime.checks import InputError
 from equiflock.theory import MLP, Bound, as_mlp, generalization_bound, lipschitz_constant
 from tests.theory.chains import Chain, chains
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.theory import (
     Bound,
     dudley_bound,

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from equiflock.controllers.networks.layers import ScaleLog, ScaleTanh
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
+from equiflock.controllers.networks.models import ScaleLog, ScaleTanh
 from equiflock.theory import lipschitz_constant
 
 

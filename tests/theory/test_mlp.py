@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from equiflock._runtime.checks import InputError
 from equiflock.controllers import load
 from equiflock.controllers.loading import make_network
-from equiflock.controllers.networks.layers import Conv, EqConv
+from equiflock.controllers.networks.models import Conv, EqConv
 from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
-from equiflock.runtime.checks import InputError
 from equiflock.theory import as_mlp
 from tests.theory.chains import Chain, chains
 

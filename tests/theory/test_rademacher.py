@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.theory import linear_rademacher_complexity, rademacher_complexity, rademacher_gap_bound
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from equiflock.controllers.networks.layers import ScaleLog, ScaleTanh
+from equiflock.controllers.networks.models import ScaleLog, ScaleTanh
 from equiflock.theory import lipschitz_constant
 
 

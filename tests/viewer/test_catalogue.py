@@ -9,7 +9,7 @@ from typing import Any, Literal
 import equiflock as ef
 from equiflock.controllers.trained import bundled_names
 from equiflock.scenarios import scenario, scenario_names
-from equiflock.viewer.catalogue import list_laws, list_scenarios
+from equiflock.viewer.viewer_config import list_laws, list_scenarios
 
 
 def test_scenarios_are_listed_in_alphabetical_order() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.report import film
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
+from equiflock.plotting import film
 from equiflock.simulation.trajectory import Trajectory, load_trajectories
 from equiflock.viewer.flight_archive import FILM_NAME, MAX_PENDING_SAVES, FlightArchive
 from equiflock.viewer.setting import Setting

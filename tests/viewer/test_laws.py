@@ -11,12 +11,10 @@ import pytest
 from pydantic import ValidationError
 
 import equiflock as ef
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.simulation.trajectory import load_trajectories
 from equiflock.viewer.flight_archive import save_flights
-from equiflock.viewer.setting import Setting
-from equiflock.viewer.strict_model import format_validation_error
-from equiflock.viewer.world import WorldSetting
+from equiflock.viewer.setting import Setting, WorldSetting, format_validation_error
 from tests.viewer.live_simulations import fly, live_simulation
 from tests.viewer.servers import Page
 

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import equiflock as ef
-from equiflock.controllers.controller_options import controller_options
-from equiflock.runtime.checks import is_finite
+from equiflock._runtime.checks import is_finite
+from equiflock.controllers.registry import controller_options
 from equiflock.viewer.setting import Setting
 from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, leave, look, pause, the_session, wait_for

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.scenarios.obstacle_shapes import add_obstacle, ring, wall
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.setting import MAX_DISKS, DiskObstacle

@@ -158,7 +158,7 @@ def test_the_page_shows_the_progress_of_the_compiler(
 ) -> None:
     page = open_page(server)
     expect(page.locator("#compiling")).to_be_hidden()
-    monkeypatch.setattr("equiflock.runtime.compile_progress.format_progress", lambda: "compiling kernels: 3 of 5")
+    monkeypatch.setattr("equiflock._runtime.compile_progress.format_progress", lambda: "compiling kernels: 3 of 5")
     page.evaluate("flockView.restartWith({ agents: 400, comm_radius: 0.1 })")  # there is no such start
     expect(page.locator("#compiling")).to_have_text("compiling kernels: 3 of 5")
     page.locator("#notices").get_by_role("button", name="Cancel").click()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.scenarios import SearchCancelledError, Stop
 from equiflock.viewer.playback import Playback
 

@@ -11,8 +11,8 @@ import equiflock as ef
 from equiflock import cli
 from equiflock.simulation.trajectory import load_trajectories
 from equiflock.viewer.flight_archive import save_flights
+from equiflock.viewer.live_flight import Recording
 from equiflock.viewer.playback import Playback
-from equiflock.viewer.recording import Recording
 from equiflock.viewer.setting import DiskObstacle
 from tests.viewer.live_simulations import fly, live_simulation
 

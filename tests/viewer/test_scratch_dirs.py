@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.viewer.flight_archive import FlightArchive
-from equiflock.viewer.scratch_dirs import MIN_AGE_SECONDS, make_scratch_dir, remove_stale_scratch_dirs
+from equiflock.viewer.flight_archive import MIN_AGE_SECONDS, FlightArchive, make_scratch_dir, remove_stale_scratch_dirs
 
 
 def test_a_scratch_directory_is_removed_also_after_an_error(tmp_path: Path) -> None:
@@ -35,7 +34,7 @@ def age(folder: Path) -> None:
 def test_scratch_directories_of_killed_processes_are_removed_by_the_next_server(tmp_path: Path) -> None:
     script = """
 import os, pathlib, sys
-from equiflock.viewer.scratch_dirs import make_scratch_dir
+from equiflock.viewer.flight_archive import make_scratch_dir
 with make_scratch_dir(pathlib.Path(sys.argv[1])) as folder:
     (folder / "part").write_text("half")
     os.kill(os.getpid(), 9)

@@ -10,7 +10,7 @@ import time
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.viewer.session import CLOSE_POLICY_VIOLATION, MAX_PENDING_REQUESTS
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import Page, Running, wait_until
@@ -128,7 +128,7 @@ def test_a_waiting_page_receives_the_progress_of_the_compiler(
     page: Page, searches: Searches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_search(page, searches)
-    monkeypatch.setattr("equiflock.runtime.compile_progress.format_progress", lambda: "compiling kernels: 3 of 5")
+    monkeypatch.setattr("equiflock._runtime.compile_progress.format_progress", lambda: "compiling kernels: 3 of 5")
     assert page.read() == {"event": "compiling", "text": "compiling kernels: 3 of 5"}
     monkeypatch.undo()
     send(page, "cancel")

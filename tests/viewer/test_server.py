@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import equiflock as ef
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.viewer.requests import MAX_REQUEST_BYTES
 from equiflock.viewer.server import MAX_SESSIONS, open_listening_socket
 from equiflock.viewer.setting import Setting

@@ -10,12 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 import equiflock as ef
-from equiflock.experiments.world import DEFAULT_WORLD
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.scenarios import make_scenario, scenario
-from equiflock.viewer.setting import DiskObstacle, Setting
-from equiflock.viewer.strict_model import format_validation_error
-from equiflock.viewer.world import WorldSetting, list_bodies
+from equiflock.simulation.environment import DEFAULT_WORLD
+from equiflock.viewer.setting import DiskObstacle, Setting, WorldSetting, format_validation_error, list_bodies
 
 
 @pytest.mark.parametrize("name", ["flocking", "leaders", "obstacles"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import equiflock as ef
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.viewer.setting import Setting
 from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.servers import running

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.threads import MAX_SMALL_FLOCK
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.threads import MAX_SMALL_FLOCK
 from equiflock.simulation.trajectory import load_trajectories
 from equiflock.viewer.flight_archive import save_flights
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.playback import Playback
-from equiflock.viewer.world import WorldSetting
+from equiflock.viewer.setting import WorldSetting
 from tests.viewer.live_simulations import fly, live_simulation
 
 KINDS = ["silent", "stopped", "drifting"]

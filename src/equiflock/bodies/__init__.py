@@ -3,10 +3,10 @@
 All modules of this package are imported, which registers their bodies. `__all__` lists the public names of `equiflock`.
 """
 
+from equiflock._runtime.imports import import_submodules
 from equiflock.bodies.double_integrator import DoubleIntegrator
 from equiflock.bodies.registry import body, body_names, make_body
 from equiflock.bodies.unicycle import Unicycle
-from equiflock.runtime.discovery import import_submodules
 
 __all__ = ["DoubleIntegrator", "Unicycle", "body", "body_names", "make_body"]
 

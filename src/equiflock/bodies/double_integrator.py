@@ -2,23 +2,106 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
 from numpy.typing import NDArray
 
-from equiflock.bodies.agent_threads import run_over_agents
-from equiflock.bodies.exact_step import compute_step_factors
-from equiflock.bodies.limits import check_limits, check_not_negative, compute_clamp_factor, resolve_limit
+from equiflock._runtime.checks import InputError, check_count
+from equiflock._runtime.jit import Array, Index, kernel
+from equiflock._runtime.memory import ReadOnlyDict
+from equiflock._runtime.randomness import hash_combine, hash_seed, hash_to_normal
+from equiflock.bodies.limits import (
+    check_limits,
+    check_not_negative,
+    compute_clamp_factor,
+    resolve_limit,
+    run_over_agents,
+)
 from equiflock.bodies.registry import body
 from equiflock.flock import FOLLOWER, LEADER, Flock, Roles, Vectors
-from equiflock.runtime.arrays import ReadOnlyDict
-from equiflock.runtime.checks import InputError, check_count
-from equiflock.runtime.hashing import hash_combine, hash_seed, hash_to_normal
-from equiflock.runtime.jit import Array, Index, kernel
+
+# Exact steps of a double integrator with first-order actuators and drag, under a constant command.
+#
+# With a constant command u, a constant gust g, actuators of the rate l = 1 / lag, and drag of the rate k,
+#
+#     a'(t) = l (u - a(t)),    v'(t) = a(t) + g - k v(t),    r'(t) = v(t),
+#
+# so after a time t
+#
+#     a(t) = u + (a(0) - u) e^(-l t)
+#     v(t) = v(0) e^(-k t) + (u + g) decay(k) + (a(0) - u) cascade(k, l)
+#     r(t) = r(0) + v(0) decay(k) + (u + g) travel(k, 0) + (a(0) - u) travel(k, l)
+#
+# with the integrals `integrate_decay`, `integrate_cascade` and `integrate_travel` below.
+
+QUADRATURE_LIMIT = 0.5
+"""Rate times time below which a difference of integrals loses digits, and quadrature with 8 nodes loses none."""
+QUADRATURE_NODES, QUADRATURE_WEIGHTS = (values.tolist() for values in np.polynomial.legendre.leggauss(8))
+
+
+class StepFactors(NamedTuple):
+    """Factors of the equations above for one step."""
+
+    time_step: float
+    velocity_decay: float
+    """e^(-k t)."""
+    velocity_gain: float
+    """decay(k)."""
+    position_gain: float
+    """travel(k, 0)."""
+    actuator_decay: float
+    """e^(-l t)."""
+    velocity_lag_gain: float
+    """cascade(k, l)."""
+    position_lag_gain: float
+    """travel(k, l)."""
+
+
+@lru_cache(maxsize=256)
+def compute_step_factors(drag: float, lag: float, time_step: float) -> StepFactors:
+    """Return the factors of a step, cached. Without lag a(0) = u, and the factors of a(0) - u are 0."""
+    lag_factors = 0.0, 0.0, 0.0
+    if lag > 0.0:
+        rate = 1.0 / lag
+        lag_factors = (
+            math.exp(-rate * time_step),
+            integrate_cascade(drag, rate, time_step),
+            integrate_travel(drag, rate, time_step),
+        )
+    factors = math.exp(-drag * time_step), integrate_decay(drag, time_step), integrate_travel(drag, 0.0, time_step)
+    return StepFactors(time_step, *factors, *lag_factors)
+
+
+def integrate_decay(rate: float, time: float) -> float:
+    """Return the integral of e^(-rate s) over s from 0 to time."""
+    return time if rate * time < 1e-17 else -math.expm1(-rate * time) / rate
+
+
+def integrate_cascade(drag: float, lag_rate: float, time: float) -> float:
+    """Return the integral of e^(-drag (time - s)) e^(-lag_rate s) over s from 0 to time; the rates may be swapped."""
+    # The slower exponential is taken out of the integral, which prevents overflow.
+    return math.exp(-min(drag, lag_rate) * time) * integrate_decay(abs(drag - lag_rate), time)
+
+
+def integrate_travel(drag: float, lag_rate: float, time: float) -> float:
+    """Return the integral of cascade(drag, lag_rate, s) over s from 0 to time."""
+    slow, fast = sorted((drag, lag_rate))
+    if fast == 0.0:
+        return 0.5 * time * time
+    if fast * time > QUADRATURE_LIMIT:
+        return (integrate_decay(slow, time) - integrate_cascade(drag, lag_rate, time)) / fast
+    half = 0.5 * time
+    return half * sum(
+        w * integrate_cascade(drag, lag_rate, half * (1.0 + x))
+        for x, w in zip(QUADRATURE_NODES, QUADRATURE_WEIGHTS, strict=True)
+    )
+
 
 GUST_STREAM = 0x67757374
 """First word of the hashes of gusts, which keeps them apart from other random numbers of the same seed."""
@@ -54,7 +137,7 @@ class DoubleIntegrator:
     r(t + dt) = r(t) + v(t) dt + a(t) dt^2 / 2,    v(t + dt) = v(t) + a(t) dt
 
     With limits, drag, lag or gusts, a follows from the command, and the step is still exact for a constant command and
-    gust (equations in `equiflock.bodies.exact_step`). A body with lag has the state "actuators" (B, N, D), the
+    gust (equations in `equiflock.bodies.double_integrator`). A body with lag has the state "actuators" (B, N, D), the
     present accelerations without gusts.
     """
 

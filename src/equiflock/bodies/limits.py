@@ -1,11 +1,20 @@
-"""Limits of bodies: checks of their values, and the clamping of vectors."""
+"""Shared by bodies: checks and clamping of limits, and the distribution of agents over threads."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
-from equiflock.runtime.checks import InputError, check_positive, is_finite, shorten_repr
-from equiflock.runtime.jit import Array, Index, kernel
+import numpy as np
+from jaxtyping import Int64
+
+from equiflock._runtime import threads
+from equiflock._runtime.checks import InputError, check_positive, is_finite, shorten_repr
+from equiflock._runtime.jit import Array, Index, kernel
+from equiflock._runtime.threads import AGENTS_PER_THREAD
+
+# Limits of bodies: checks of their values, and the clamping of vectors.
 
 NO_LIMIT = math.inf
 
@@ -46,3 +55,32 @@ def compute_clamp_factor(vectors: Array, b: Index, i: Index, max_norm: float) ->
         square += (vectors[b, i, d] / largest) ** 2
     norm = math.sqrt(square)
     return 1.0 if largest * norm <= max_norm else max_norm / largest / norm
+
+
+# Distribution of the agents that a body moves over threads.
+
+
+def run_over_agents(
+    kernel: Callable[..., Any], arguments: tuple[Any, ...], agents: int, active: Int64[np.ndarray, " active"]
+) -> None:
+    """Call kernel(*arguments, flocks, first, last) so that it moves all agents of the active flocks exactly once.
+
+    A large batch is distributed over threads: several flocks by flock, a single flock by agents. Otherwise there is one
+    call on this thread.
+
+    Args:
+        kernel: function that moves agents first .. last - 1 of `flocks`, an array of indices.
+        arguments: its leading arguments.
+        agents: N.
+        active: indices of the flocks to move.
+    """
+    # Threads share the flocks, or the agents of a single flock. A step of the body is cheap, so a thread pays only for
+    # ten times the usual number of agents.
+    least = 10 * AGENTS_PER_THREAD
+    if len(active) * agents < 2 * least:
+        parts = [(active, 0, agents)]
+    elif len(active) > 1:
+        parts = [(active[first:last], 0, agents) for first, last in threads.split_range(len(active), least // agents)]
+    else:
+        parts = [(active, first, last) for first, last in threads.split_range(agents, least)]
+    threads.run_parallel(kernel, [(*arguments, *part) for part in parts])

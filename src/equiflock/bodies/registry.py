@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar
 
+from equiflock._runtime.checks import InputError, format_suggestion, raise_wrong_choice, shorten_repr
+from equiflock._runtime.specs import parse_options
 from equiflock.protocols import AnyBody
-from equiflock.runtime.checks import InputError, format_suggestion, raise_wrong_choice, shorten_repr
-from equiflock.runtime.options import parse_options
 
 _bodies: dict[str, type[Any]] = {}
 Definition = TypeVar("Definition", bound=type[Any])

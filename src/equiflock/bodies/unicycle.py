@@ -11,12 +11,11 @@ import numpy as np
 from jaxtyping import Int64
 from numpy.typing import NDArray
 
-from equiflock.bodies.agent_threads import run_over_agents
-from equiflock.bodies.limits import check_limits, resolve_limit
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
+from equiflock.bodies.limits import check_limits, resolve_limit, run_over_agents
 from equiflock.bodies.registry import body
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
 
 
 @body("unicycle")

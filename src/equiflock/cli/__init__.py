@@ -15,10 +15,10 @@ from typing import Any
 
 import tyro
 
-from equiflock.cli.console import err
-from equiflock.cli.ctrl_c import ensure_keyboard_interrupt
+from equiflock._runtime.checks import InputError, check_choice
+from equiflock.cli.interrupts import ensure_keyboard_interrupt
 from equiflock.cli.plugins import convert_plugin_errors
-from equiflock.runtime.checks import InputError, check_choice
+from equiflock.cli.terminal import err
 from equiflock.version import __version__
 
 COMMANDS = {
@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _load_command(name: str, arguments: list[str]) -> Any:
     """Import the class of a command and add the options of the scenario and body that its arguments name."""
-    from equiflock.cli.dynamic_options import add_dynamic_options
+    from equiflock.cli.shared_options import add_dynamic_options
 
     return add_dynamic_options(getattr(importlib.import_module(f"equiflock.cli.{name}"), COMMANDS[name][0]), arguments)
 

@@ -8,14 +8,13 @@ from typing import Annotated
 
 import tyro
 
-from equiflock.cli.console import out
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.files import run_interruptibly
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.scenario_options import ScenarioName, ScenarioOptions, ScenarioOptionsArgument, build_scenario
-from equiflock.cli.terminal import PREPARING_TEXT, progress
+from equiflock.cli.shared_options import ScenarioName, ScenarioOptions, ScenarioOptionsArgument, build_scenario
+from equiflock.cli.terminal import PREPARING_TEXT, out, progress
 from equiflock.controllers import load
-from equiflock.experiments.flight_jobs import fly, scenario_to_dict
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.files import run_interruptibly
+from equiflock.simulation.flight_jobs import fly, scenario_to_dict
 from equiflock.simulation.trajectory import Trajectory, load_trajectories
 
 
@@ -48,7 +47,7 @@ class Animate:
 
     def run(self) -> None:
         """Write the film and print its path. Raise InputError for options of a new flight beside saved flights."""
-        from equiflock.report.film import check_film, film
+        from equiflock.plotting.film import check_film, film
 
         import_plugin(self.plugin)
         check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)

@@ -7,15 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from equiflock.cli.console import out
-from equiflock.cli.terminal import print_table, progress
-from equiflock.runtime.checks import check_count
-from equiflock.runtime.extras import require_torch
-from equiflock.runtime.files import atomic_write, check_writable
+from equiflock._runtime.checks import check_count
+from equiflock._runtime.files import atomic_write, check_writable
+from equiflock._runtime.imports import require_torch
+from equiflock.cli.terminal import out, print_table, progress
 
 if TYPE_CHECKING:
-    from equiflock.experiments.bench import LoopTiming, MachineLimits
-    from equiflock.experiments.training_bench import EpochTiming
+    from equiflock.evaluation.benchmark import EpochTiming, LoopTiming, MachineLimits
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Bench:
     def run(self) -> None:
         """Print the timings; also write them to the files of --json and --plot."""
         from equiflock.controllers.trained import PAPER_NETWORKS
-        from equiflock.experiments.bench import BATCHES, measure_limits, measure_loop
+        from equiflock.evaluation.benchmark import BATCHES, measure_limits, measure_loop
 
         if self.training:
             require_torch("an epoch of training (leave it out with --no-training)")
@@ -76,7 +74,7 @@ class Bench:
         if epochs:
             _print_epochs(epochs, limits, timings[-1].threads)
         if self.plot is not None:
-            from equiflock.report.bench_figure import draw_bench
+            from equiflock.evaluation.benchmark import draw_bench
 
             draw_bench(timings, limits, self.plot)
         if self.json is not None:
@@ -91,7 +89,7 @@ class Bench:
 
 def _measure_epoch(name: str, repeats: int) -> EpochTiming:
     """Return the timing of a training epoch of a network. Imports torch."""
-    from equiflock.experiments.training_bench import measure_epoch
+    from equiflock.evaluation.benchmark import measure_epoch
 
     return measure_epoch(name, repeats)
 

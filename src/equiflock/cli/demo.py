@@ -1,18 +1,325 @@
-"""`equiflock demo`."""
+"""The demonstration: train a network from scratch and compare it with other controllers on unseen flocks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from equiflock.cli.console import out
-from equiflock.cli.stop_request import StopRequest
-from equiflock.cli.terminal import TrainingProgress, print_table, progress
-from equiflock.experiments.demo import CONTROLLERS, DURATION, RECIPE, TIME_STEP, demonstrate, resume_or_create_training
-from equiflock.protocols import Moment
-from equiflock.runtime.extras import require_torch
+import numpy as np
+from jaxtyping import Bool
+
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.checksums import VersionMismatchError
+from equiflock._runtime.files import atomic_write, check_writable
+from equiflock._runtime.imports import require_torch
+from equiflock._runtime.provenance import collect_versions
+from equiflock.cli.interrupts import StopRequest
+from equiflock.cli.terminal import TrainingProgress, out, print_table, progress
+from equiflock.controllers import load
+from equiflock.controllers.networks.weights import write_weights
+from equiflock.evaluation.summary import RECORDED_METRICS, summarize
+from equiflock.flock import Flock
+from equiflock.learning.recipe import DAgger
+from equiflock.learning.run_directory import RunConfig, is_training, read_reports
+from equiflock.learning.training_run import TrainingRun
+from equiflock.learning.validation import Validation
+from equiflock.plotting.figures import CurvePanel, compute_quartiles, draw_panels
+from equiflock.plotting.film import compute_window_width, film
+from equiflock.plotting.html_report import HtmlReport
+from equiflock.protocols import Controller, Moment
 from equiflock.scenarios import RandomDisk
-from equiflock.simulation.simulate import count_steps
+from equiflock.simulation.simulate import count_steps, simulate
+from equiflock.simulation.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from equiflock.learning.dagger import EpochReport
+
+STUDENT = "etdagnn"
+CONTROLLERS = ("tanner", STUDENT, "tdagnn", "tanner-dynamic")
+LABELS = {
+    "tanner": "tanner (the expert)",
+    STUDENT: f"{STUDENT} (just trained)",
+    "tdagnn": "tdagnn (bundled)",
+    "tanner-dynamic": "tanner-dynamic",
+}
+RECIPE = DAgger(controller=STUDENT, epochs=120, validate_every=20, checkpoint_every=20)
+DURATION, TIME_STEP = 2.0, 0.01
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """Results of the demonstration.
+
+    Attributes:
+        recipe: training settings.
+        network: the trained network.
+        epochs: the report of each epoch.
+        expert: the expert's result on the validation flocks.
+        start: initial conditions of the test, the same for all controllers.
+        runs: flights by controller name.
+    """
+
+    recipe: DAgger
+    network: Controller
+    epochs: tuple[EpochReport, ...]
+    expert: Validation
+    start: Flock
+    runs: Mapping[str, Trajectory]
+
+    def find_disconnected(self, controller: str) -> Bool[np.ndarray, " B"]:
+        """Return a mask of the flocks that are disconnected at the end."""
+        return np.asarray(self.runs[controller].series["component_count"][-1] > 1)
+
+    def find_always_connected(self, controller: str) -> Bool[np.ndarray, " B"]:
+        """Return a mask of the flocks that are connected at every step."""
+        return np.asarray((self.runs[controller].series["component_count"] == 1).all(axis=0))
+
+    @property
+    def contrasting_flocks(self) -> list[int]:
+        """Flocks that the student keeps connected at every step and that end disconnected under `tanner-dynamic`."""
+        return np.flatnonzero(self.find_always_connected(STUDENT) & self.find_disconnected("tanner-dynamic")).tolist()
+
+
+def resume_or_create_training(folder: Path, recipe: DAgger) -> TrainingRun:
+    """Return the training in `folder` if it has this recipe and these versions; else replace it by a new one.
+
+    Raise VersionMismatchError if another format version wrote it; then nothing is removed.
+    """
+    try:
+        run = TrainingRun(folder)
+        if run.config == RunConfig(recipe, collect_versions("torch")):
+            return run
+    except VersionMismatchError:
+        raise
+    except InputError:
+        pass  # missing or damaged
+    return TrainingRun.create(folder, recipe, force=True)
+
+
+def demonstrate(
+    disk: RandomDisk,
+    recipe: DAgger = RECIPE,
+    duration: float = DURATION,
+    on_epoch: Callable[[EpochReport], object] | None = None,
+    on_step: Callable[[str, Moment], object] | None = None,
+    training: Path | None = None,
+) -> Demonstration:
+    """Train, then fly the flocks of `disk` under each of `CONTROLLERS`, one after another in this process.
+
+    Args:
+        disk: initial conditions of the test.
+        recipe: training settings.
+        duration: seconds per flight.
+        on_epoch: called with the report of every epoch trained by this call.
+        on_step: called with the controller's name and every moment of its flight.
+        training: run directory of the training, where a training with the same recipe is continued; by default a
+            temporary one.
+    """
+    # Reports are read from the run directory, which includes epochs of earlier processes.
+    with tempfile.TemporaryDirectory() as elsewhere:
+        run = resume_or_create_training(training or Path(elsewhere) / "training", recipe)
+        run.train(on_epoch)
+        network = load(run.weights)
+        epochs, expert = read_reports(run.folder)
+    # All controllers fly the same flocks.
+    start = disk.draw()
+    runs = {}
+    for name in CONTROLLERS:
+        runs[name] = simulate(
+            start,
+            network if name == STUDENT else load(name),
+            time_step=TIME_STEP,
+            duration=duration,
+            record=RECORDED_METRICS,
+            on_step=partial(on_step, name) if on_step is not None else None,
+            config={"controller": LABELS[name], "start": asdict(disk)},
+        )
+    return Demonstration(recipe, network, epochs, expert, start, runs)
+
+
+# Directory that `equiflock demo` writes: weights, flights, films, figures and report.html.
+
+REPORT_FILE = "report.html"
+WEIGHTS_FILE = f"{STUDENT}.safetensors"
+TRAINING_FIGURE, CURVES_FIGURE = "training.png", "curves.png"
+TRAINING_DIR = "demo-training"
+"""Subdirectory of the training while the demonstration runs; absent from the finished directory."""
+
+
+def format_comparison(demonstration: Demonstration) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the table that compares the controllers: a row per metric, a column per controller."""
+    columns = [summarize(run) for run in demonstration.runs.values()]
+    rows = [[cells[0].name, *(cell.text for cell in cells)] for cells in zip(*columns, strict=True)]
+    count = len(demonstration.start)
+    rows.append(
+        [
+            "flocks disconnected at the end",
+            *(f"{demonstration.find_disconnected(name).sum()} of {count}" for name in demonstration.runs),
+        ]
+    )
+    return ["median (quartiles)", *(LABELS[name] for name in demonstration.runs)], rows
+
+
+def format_short_comparison(
+    demonstration: Demonstration, show_quartiles: bool = True
+) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of a table that fits a terminal: a row per controller, optionally with quartiles.
+
+    Columns are IVV (integral of velocity variance), IMAN (integral of mean acceleration norm), final velocity variance,
+    and disconnected flocks.
+    """
+    count = len(demonstration.start)
+    rows = []
+    for name, run in demonstration.runs.items():
+        cells = [row.text if show_quartiles else row.median for row in summarize(run)[:3]]
+        rows.append([LABELS[name], *cells, f"{demonstration.find_disconnected(name).sum()} of {count}"])
+    statistic = "median (quartiles)" if show_quartiles else "median"
+    return [f"{statistic}\nover flocks", "IVV", "IMAN", "variance\nat end", "discon-\nnected"], rows
+
+
+def check_demo_dir(folder: Path) -> None:
+    """Raise InputError if `folder` cannot be written or contains anything but a demonstration, even unfinished."""
+    check_writable(folder)
+    own_files = {
+        REPORT_FILE,
+        WEIGHTS_FILE,
+        TRAINING_FIGURE,
+        CURVES_FIGURE,
+        *(f"{name}{kind}" for name in CONTROLLERS for kind in (".mp4", ".zarr")),
+    }
+    if is_training(folder / TRAINING_DIR):
+        own_files.add(TRAINING_DIR)
+    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own_files):
+        raise InputError(f"{folder} contains other files: choose another directory with --out")
+
+
+def write_demo(
+    demonstration: Demonstration, folder: Path, on_frame: Callable[[str, int, int], object] | None = None
+) -> list[Path]:
+    """Write `folder`, replacing an earlier demonstration, and return the paths of report, weights and films.
+
+    Films show the first flock that the trained network keeps connected and `tanner-dynamic` does not, or flock 0 if
+    there is none. `on_frame` is called with (controller, frames drawn, total frames).
+    """
+    check_demo_dir(folder)
+    # Film a flock on which the controllers differ, if there is one, in the same window for all.
+    film_flock = demonstration.contrasting_flocks[0] if demonstration.contrasting_flocks else 0
+    window = compute_window_width([run[film_flock] for run in demonstration.runs.values()])
+    # Write into a scratch directory, which then replaces an earlier demonstration.
+    with atomic_write(folder, replace_folder=True) as scratch:
+        scratch.mkdir()
+        write_weights(demonstration.network, scratch / WEIGHTS_FILE, {"command": demonstration.recipe.command})
+        films = []
+        for name, run in demonstration.runs.items():
+            progress = partial(on_frame, name) if on_frame is not None else None
+            films.append(film([run], scratch / f"{name}.mp4", flock=film_flock, window=window, on_frame=progress))
+            run.save(scratch / f"{name}.zarr")
+        training = _draw_training(demonstration, scratch / TRAINING_FIGURE)
+        curves = _draw_flight_curves(demonstration, scratch / CURVES_FIGURE)
+        _build_report(demonstration, film_flock, films, training, curves).write(scratch / REPORT_FILE)
+    return [folder / name for name in (REPORT_FILE, WEIGHTS_FILE, *(path.name for path in films))]
+
+
+def _build_report(
+    demonstration: Demonstration, film_flock: int, films: list[Path], training: Path, curves: Path
+) -> HtmlReport:
+    """Return the report: training, test, films, curves and settings."""
+    header, rows = format_comparison(demonstration)
+    B, N, _ = demonstration.start.shape
+    epochs, contrasts = demonstration.recipe.epochs, len(demonstration.contrasting_flocks)
+    page = HtmlReport(
+        "Imitation learning of a decentralized flocking controller",
+        f"An ETDAGNN of 416 weights, trained from random weights for {epochs} epochs, and tested on {B} unseen flocks "
+        f"of {N} agents.",
+    )
+    page.add_text(
+        "“tanner”, the expert, uses the states of all agents: a swarm without a central computer cannot run it. The "
+        "other controllers are decentralized: each agent uses only messages from neighbours within the communication "
+        f"radius. “etdagnn” was just trained for {epochs} epochs, “tdagnn” comes with the package and was trained for "
+        "400, and “tanner-dynamic” is the classical law."
+    )
+    page.add_heading("Training")
+    page.add_media(
+        [training],
+        "Loss by epoch; IVV and IMAN on the validation flocks, median and interquartile range, beside the expert's.",
+    )
+    page.add_heading("Test")
+    page.add_table(header, rows)
+    page.add_text(
+        f"In {contrasts} of {B} flocks the trained network keeps the communication graph connected throughout the "
+        "flight, while the classical law ends with a disconnected graph. The films show flock "
+        f"{film_flock} (counted from 0), in which every agent has at least two neighbours at the start."
+        if contrasts
+        else "There is no flock that the trained network keeps connected and the classical law does not."
+    )
+    page.add_heading("Films")
+    page.add_media(films, f"Flock {film_flock}. Orange: agents; blue: velocities; light lines: communication graph.")
+    page.add_heading("Over time")
+    page.add_media([curves], "Median over flocks (line) and interquartile range (band).")
+    page.add_heading("Settings")
+    page.add_settings(
+        {
+            "training": demonstration.recipe.command,
+            "recipe": demonstration.recipe.settings,
+            **_get_flight_settings(demonstration),
+        }
+    )
+    return page
+
+
+def _get_flight_settings(demonstration: Demonstration) -> dict[str, object]:
+    """Return the settings of the first flight, which all share, with the names of all controllers."""
+    first_run = next(iter(demonstration.runs.values()))
+    return {**first_run.config, "controller": ", ".join(demonstration.runs)}
+
+
+def _draw_training(demonstration: Demonstration, path: Path) -> Path:
+    """Draw three panels by epoch: the loss, and on validation flocks IVV and IMAN, quartiles beside the expert's.
+
+    IVV is the integral of velocity variance, IMAN that of the mean acceleration norm.
+    """
+    epochs = np.array([report.epoch for report in demonstration.epochs])
+    validated = [(report.epoch, report.validation) for report in demonstration.epochs if report.validation is not None]
+    validated_epochs = np.array([epoch for epoch, _ in validated])
+    panels = [
+        CurvePanel(epochs, "epoch", "loss", {STUDENT: np.array([[report.loss for report in demonstration.epochs]] * 3)})
+    ]
+    for name, label in (("ivv", "IVV (validation)"), ("iman", "IMAN (validation)")):
+        values = np.stack([getattr(validation, name) for _, validation in validated])
+        # The expert is validated once and drawn as a horizontal line.
+        expert = np.repeat(getattr(demonstration.expert, name)[None], len(validated_epochs), axis=0)
+        panels.append(
+            CurvePanel(
+                validated_epochs,
+                "epoch",
+                label,
+                {"tanner": compute_quartiles(expert), STUDENT: compute_quartiles(values)},
+            )
+        )
+    return draw_panels(panels, path)
+
+
+def _draw_flight_curves(demonstration: Demonstration, path: Path) -> Path:
+    """Draw quartiles over flocks of velocity variance and mean acceleration norm over time, for every controller."""
+    labels = {"velocity_variance": "velocity variance", "mean_acceleration_norm": "mean acceleration norm"}
+    first_run = next(iter(demonstration.runs.values()))
+    panels = [
+        CurvePanel(
+            first_run.times,
+            "time (s)",
+            label,
+            {name: compute_quartiles(run.series[series]) for name, run in demonstration.runs.items()},
+        )
+        for series, label in labels.items()
+    ]
+    return draw_panels(panels, path)
+
+
+# `equiflock demo`.
 
 
 @dataclass(frozen=True)
@@ -32,8 +339,6 @@ class Demo:
 
     def run(self) -> None:
         """Train, test, write the demonstration, and print the comparison and the paths of report, weights and films."""
-        from equiflock.report.demo_report import TRAINING_DIR, check_demo_dir, format_short_comparison, write_demo
-
         require_torch("demo")
         check_demo_dir(self.out)
         disk = RandomDisk(self.flocks, self.agents, self.seed)

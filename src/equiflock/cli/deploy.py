@@ -8,21 +8,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from equiflock.cli.console import out
-from equiflock.cli.environment_options import EnvironmentArgument, EnvironmentOptions, print_environment
+from equiflock._runtime.checks import InputError, check_positive
+from equiflock._runtime.files import check_writable, run_interruptibly
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.scenario_options import (
+from equiflock.cli.shared_options import (
+    EnvironmentArgument,
+    EnvironmentOptions,
     ScenarioName,
     ScenarioOptions,
     ScenarioOptionsArgument,
     build_scenario,
+    print_environment,
     warn_about_disagreement,
 )
-from equiflock.cli.terminal import PREPARING_TEXT, progress
+from equiflock.cli.terminal import PREPARING_TEXT, out, progress
 from equiflock.controllers import load
-from equiflock.deployment.agent import AgentKind
-from equiflock.runtime.checks import InputError, check_positive
-from equiflock.runtime.files import check_writable, run_interruptibly
+from equiflock.deployment.agents import AgentKind
 from equiflock.scenarios.registry import choose_orbit
 from equiflock.simulation.simulate import count_steps
 
@@ -80,7 +81,7 @@ class Deploy:
         Exit with code 1 if the audit fails or a compared acceleration is out of tolerance.
         """
         from equiflock.deployment.deploy_swarm import Deployment, deploy
-        from equiflock.deployment.export.export_checks import check_local
+        from equiflock.deployment.export.program import check_local
         from equiflock.deployment.swarm_audit import audit_swarm
 
         import_plugin(self.plugin)

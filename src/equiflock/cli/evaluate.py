@@ -11,25 +11,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from equiflock.cli.console import out
-from equiflock.cli.environment_options import EnvironmentArgument, EnvironmentOptions, print_environment
+from equiflock._runtime.checks import check_count, check_positive
 from equiflock.cli.plugins import collect_plugin_sources, compute_plugin_checksum, import_plugin
-from equiflock.cli.scenario_options import (
+from equiflock.cli.shared_options import (
+    EnvironmentArgument,
+    EnvironmentOptions,
     ScenarioName,
     ScenarioOptions,
     ScenarioOptionsArgument,
     build_scenario,
+    print_environment,
     warn_about_disagreement,
 )
-from equiflock.cli.terminal import print_notice, print_orbit, print_table, progress, try_controller
+from equiflock.cli.terminal import out, print_notice, print_orbit, print_table, progress, try_controller
 from equiflock.controllers import load
-from equiflock.experiments.world import World
 from equiflock.flock import Flock, Role
-from equiflock.runtime.checks import check_count, check_positive
 from equiflock.scenarios.registry import Scenario, build_flight_options, choose_orbit
+from equiflock.simulation.environment import World
 
 if TYPE_CHECKING:
-    from equiflock.experiments.evaluation import EvaluationJob
+    from equiflock.evaluation.evaluate import EvaluationJob
 
 OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png")
 """Glob patterns of the files that an evaluation writes beside its config."""
@@ -67,18 +68,18 @@ class Evaluate:
 
     def run(self) -> None:
         """Run the flights that are missing, write table and figure, and print the comparison and their paths."""
-        from equiflock.experiments.evaluation import (
+        from equiflock._runtime.files import atomic_write
+        from equiflock._runtime.jobs import read_results
+        from equiflock._runtime.provenance import lock_run_dir, read_package_versions
+        from equiflock.evaluation.curves import draw_measure_curves
+        from equiflock.evaluation.evaluate import (
             build_evaluation_jobs,
             build_table_rows,
             check_reportable,
             format_run_dir_name,
         )
-        from equiflock.experiments.flight_jobs import resolve_measures
-        from equiflock.experiments.runner.jobs import read_results
-        from equiflock.report.measure_curves import draw_measure_curves
-        from equiflock.report.outcome_bars import draw_outcome_bars
-        from equiflock.runtime.files import atomic_write
-        from equiflock.runtime.provenance import lock_run_dir, read_package_versions
+        from equiflock.plotting.figures import draw_outcome_bars
+        from equiflock.simulation.flight_jobs import resolve_measures
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
@@ -123,7 +124,7 @@ class Evaluate:
 
     def _collect_settings(self, scenario: Scenario, start: Flock, world: World) -> dict[str, Any]:
         """Return the arguments of `build_evaluation_jobs`, which are saved in the config."""
-        from equiflock.experiments.evaluation import get_json_options, list_baselines
+        from equiflock.evaluation.evaluate import get_json_options, list_baselines
 
         times = {name: getattr(self, name) for name in ("time_step", "duration")}
         return {
@@ -140,7 +141,7 @@ class Evaluate:
 
     def _run_jobs(self, jobs: Sequence[EvaluationJob], results_dir: Path, title: str) -> None:
         """Run the jobs that have no results in `results_dir` yet, in worker processes or on the scheduler."""
-        from equiflock.experiments.runner.run_jobs import run_jobs
+        from equiflock._runtime.executors import run_jobs
 
         with progress() as bar:
             task = bar.add_task(title, total=len(jobs))

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 import tyro
 
-from equiflock.cli.console import out
+from equiflock._runtime.files import check_writable
 from equiflock.cli.plugins import import_plugin
+from equiflock.cli.terminal import out
 from equiflock.controllers import load
-from equiflock.orbit_technique import Orbit
-from equiflock.runtime.files import check_writable
+from equiflock.observations.orbit import Orbit
 
 
 @dataclass(frozen=True)

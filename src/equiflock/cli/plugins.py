@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import compute_checksum, compute_file_checksum
-from equiflock.runtime.provenance import list_differences, set_plugin_checksums
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.checksums import compute_checksum, compute_file_checksum
+from equiflock._runtime.provenance import list_differences, set_plugin_checksums
 
 PACKAGE_DIR = Path(__file__).parent.parent
 _plugin_modules: dict[str, dict[str, Path]] = {}

@@ -10,17 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from equiflock.cli.console import out
-from equiflock.cli.terminal import print_notice, print_text_table, progress
-from equiflock.runtime.checks import InputError, check_count
-from equiflock.runtime.extras import require_torch
+from equiflock._runtime.checks import InputError, check_count
+from equiflock._runtime.imports import require_torch
+from equiflock.cli.terminal import out, print_notice, print_text_table, progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from equiflock.experiments.paper.interpretation import Interpretation
-    from equiflock.experiments.paper.profiles import Profile
-    from equiflock.experiments.paper.reproduction import Reproduction
+    from equiflock.paper.interpretation import Interpretation
+    from equiflock.paper.reproduction import Profile, Reproduction
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,9 @@ class Reproduce:
 
     def run(self) -> None:
         """Search interpretations if requested, run the experiments, write the report, and print verdicts and paths."""
-        from equiflock.experiments.paper.interpretation import Interpretation
-        from equiflock.experiments.paper.profiles import PROFILES
-        from equiflock.report.interpretations import write_ledger_comparison
+        from equiflock.paper.interpretation import Interpretation
+        from equiflock.paper.interpretation_search import write_ledger_comparison
+        from equiflock.paper.reproduction import PROFILES
 
         require_torch("reproduce")
         check_count("workers", self.workers)
@@ -89,8 +87,7 @@ class Reproduce:
 
         Its tables are written after each stage.
         """
-        from equiflock.experiments.paper.interpretation_search import SEARCH_PROFILE, Search
-        from equiflock.report.interpretations import write_interpretations
+        from equiflock.paper.interpretation_search import SEARCH_PROFILE, Search, write_interpretations
 
         with progress() as bar:
             task = bar.add_task("interpretations", total=None)
@@ -120,10 +117,9 @@ class Reproduce:
 
     def _write_report(self, profile: Profile, run_dir: Path) -> None:
         """Run the experiments, write the report, and print the verdicts."""
-        from equiflock.experiments.paper.profiles import EXPERIMENTS
-        from equiflock.experiments.paper.training import build_training_statements
-        from equiflock.report.reproduction_report import write_reproduction
-        from equiflock.report.training_report import write_training_tables
+        from equiflock.paper.reproduction import EXPERIMENTS
+        from equiflock.paper.reproduction_report import write_reproduction
+        from equiflock.paper.training_statements import build_training_statements, write_training_tables
 
         start = time.perf_counter()
         with progress() as bar:
@@ -148,8 +144,7 @@ class Reproduce:
         self, bar: Progress, profile: Profile, run_dir: Path, experiments: Sequence[str]
     ) -> Reproduction:
         """Run the experiments that have no results yet, each with a progress bar, and return the results of all."""
-        from equiflock.experiments.paper.profiles import EXPERIMENTS, build_jobs
-        from equiflock.experiments.paper.reproduction import reproduce
+        from equiflock.paper.reproduction import EXPERIMENTS, build_jobs, reproduce
 
         # The bars of data and flights appear when these start, as both may be finished already.
         counts = {name: len(build_jobs(name, profile)) for name in EXPERIMENTS}

@@ -8,24 +8,25 @@ from typing import Annotated
 
 import tyro
 
-from equiflock.cli.console import out
-from equiflock.cli.environment_options import EnvironmentArgument, EnvironmentOptions, print_environment
+from equiflock._runtime.checks import check_count
+from equiflock._runtime.files import check_absent, run_interruptibly
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.scenario_options import (
+from equiflock.cli.shared_options import (
+    EnvironmentArgument,
+    EnvironmentOptions,
     ScenarioName,
     ScenarioOptions,
     ScenarioOptionsArgument,
     build_scenario,
+    print_environment,
     warn_about_disagreement,
 )
-from equiflock.cli.terminal import PREPARING_TEXT, print_orbit, print_table, progress
+from equiflock.cli.terminal import PREPARING_TEXT, out, print_orbit, print_table, progress
 from equiflock.controllers import load
-from equiflock.experiments.flight_jobs import fly, resolve_measures, scenario_to_dict
-from equiflock.experiments.summary import RECORDED_METRICS, summarize, summarize_outcomes
+from equiflock.evaluation.summary import RECORDED_METRICS, summarize, summarize_outcomes
 from equiflock.flock import Role
-from equiflock.runtime.checks import check_count
-from equiflock.runtime.files import check_absent, run_interruptibly
 from equiflock.scenarios.registry import choose_orbit
+from equiflock.simulation.flight_jobs import fly, resolve_measures, scenario_to_dict
 from equiflock.simulation.simulate import count_steps
 
 ControllerName = Annotated[

@@ -9,18 +9,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from equiflock.cli.console import out
-from equiflock.cli.environment_options import EnvironmentAxes, EnvironmentAxesArgument
+from equiflock._runtime.checks import InputError, check_count
 from equiflock.cli.plugins import collect_plugin_sources, compute_plugin_checksum, import_plugin
-from equiflock.cli.terminal import parse_floats, parse_integers, print_notice, print_table, progress, try_controller
+from equiflock.cli.shared_options import EnvironmentAxes, EnvironmentAxesArgument
+from equiflock.cli.terminal import (
+    out,
+    parse_floats,
+    parse_integers,
+    print_notice,
+    print_table,
+    progress,
+    try_controller,
+)
 from equiflock.learning.recipe import EXPERT, DAgger
-from equiflock.runtime.checks import InputError, check_count
 from equiflock.scenarios import RandomDisk
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from equiflock.experiments.sweep import SweepJob
+    from equiflock.evaluation.sweep import SweepJob
 
 OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png", "grid.json")
 """Glob patterns of the files that a sweep writes beside its config."""
@@ -79,8 +86,8 @@ class Sweep:
 
         All options, controllers and bodies are tried first.
         """
-        from equiflock.experiments.sweep import build_sweep_jobs
-        from equiflock.runtime.provenance import lock_run_dir, read_package_versions
+        from equiflock._runtime.provenance import lock_run_dir, read_package_versions
+        from equiflock.evaluation.sweep import build_sweep_jobs
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
@@ -125,11 +132,10 @@ class Sweep:
 
         Raise InputError if no grid point has initial conditions.
         """
-        from equiflock.experiments.runner.jobs import read_results
-        from equiflock.experiments.runner.run_jobs import run_jobs
-        from equiflock.experiments.sweep import list_axes, summarize_sweep
-        from equiflock.report.sweep_heatmaps import draw_sweep
-        from equiflock.runtime.files import atomic_write
+        from equiflock._runtime.executors import run_jobs
+        from equiflock._runtime.files import atomic_write
+        from equiflock._runtime.jobs import read_results
+        from equiflock.evaluation.sweep import draw_sweep, list_axes, summarize_sweep
 
         with progress() as bar:
             task = bar.add_task(f"sweep over {len(jobs)} points", total=len(jobs))
@@ -168,7 +174,7 @@ class Sweep:
 
         Empty columns, such as the hops of controllers that were not trained here, are left out.
         """
-        from equiflock.experiments.sweep import list_axes
+        from equiflock.evaluation.sweep import list_axes
 
         medians = medians.dropna(axis="columns", how="all")
         # Show four digits if the terminal is wide enough, else three; drop axes with a single value if it is narrow.
@@ -184,7 +190,7 @@ class Sweep:
         if self.epochs == 0:
             try_controller(RandomDisk(1, 10).draw(), controller)
             return
-        from equiflock.learning.network_checks import prepare_network
+        from equiflock.learning.dagger import prepare_network
 
         # Build and call the network once, so that a wrong shape is found before the first training.
         prepare_network(DAgger(controller=controller))

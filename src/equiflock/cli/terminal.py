@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -23,17 +24,23 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from equiflock.cli.console import err, out
+from equiflock._runtime import compile_progress
+from equiflock._runtime.checks import InputError
 from equiflock.controllers import load
 from equiflock.flock import Flock
 from equiflock.learning.recipe import DAgger
-from equiflock.orbit_technique import Orbit
-from equiflock.runtime import compile_progress
-from equiflock.runtime.checks import InputError
+from equiflock.observations.orbit import Orbit
 from equiflock.simulation.flight_builder import flight
 
 if TYPE_CHECKING:
     from equiflock.learning.dagger import EpochReport
+
+
+# Rich consoles on standard output and standard error.
+
+out = Console()
+err = Console(stderr=True)
+
 
 SECOND_CTRL_C_HINT = "press Ctrl-C again to stop immediately"
 PREPARING_TEXT = "preparing (the first run compiles the kernels)"

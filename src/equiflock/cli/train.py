@@ -11,20 +11,18 @@ from typing import Annotated, Any
 
 import tyro
 
-from equiflock.cli.console import err, out
+from equiflock._runtime.checks import InputError, check_count
+from equiflock._runtime.files import atomic_write
+from equiflock._runtime.imports import require_torch
+from equiflock.cli.interrupts import StopRequest
 from equiflock.cli.plugins import collect_plugin_sources, import_plugin
-from equiflock.cli.stop_request import StopRequest
-from equiflock.cli.terminal import SECOND_CTRL_C_HINT, TrainingProgress, parse_integers, progress
+from equiflock.cli.terminal import SECOND_CTRL_C_HINT, TrainingProgress, err, out, parse_integers, progress
 from equiflock.controllers.loading import load_module
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.learning.parallel_training import train_several
 from equiflock.learning.recipe import DAgger
-from equiflock.learning.run_config import adapt_recipe
-from equiflock.learning.run_directories import clear_run_dir, find_trainings, remove_empty_trainings
+from equiflock.learning.run_directory import adapt_recipe, clear_run_dir, find_trainings, remove_empty_trainings
 from equiflock.learning.training_run import TrainingRun
-from equiflock.runtime.checks import InputError, check_count
-from equiflock.runtime.extras import require_torch
-from equiflock.runtime.files import atomic_write
 
 
 class _DefaultName(str):
@@ -132,8 +130,8 @@ class Train:
 
     def _train_on_cluster(self, runs: list[TrainingRun], scheduler: str) -> None:
         """Train the runs on the workers of a Dask scheduler, with one progress bar for all."""
-        from equiflock.experiments.runner.run_jobs import run_jobs
-        from equiflock.experiments.runner.training_job import TrainingJob
+        from equiflock._runtime.executors import run_jobs
+        from equiflock.learning.training_run import TrainingJob
 
         prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
         jobs = [TrainingJob(run.folder.resolve()) for run in runs]
@@ -221,7 +219,7 @@ class Train:
 
     def _check_trainable(self, recipe: DAgger) -> None:
         """Raise InputError if the network does not exist or cannot be trained."""
-        from equiflock.learning.network_checks import prepare_network
+        from equiflock.learning.dagger import prepare_network
 
         prepare_network(recipe, None if self.from_ is None else load_module(self.from_))
 

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from equiflock.cli.console import out
+from equiflock._runtime.checks import InputError, check_count
+from equiflock.cli.interrupts import StopRequest
 from equiflock.cli.plugins import collect_plugin_sources, import_plugin
-from equiflock.cli.stop_request import StopRequest
-from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, print_orbit, print_table, progress
+from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, out, print_orbit, print_table, progress
 from equiflock.controllers import load
 from equiflock.controllers.loading import find_weights_file
 from equiflock.controllers.registry import parse_controller_name, split_unit_options
-from equiflock.experiments.tuning.recipe import Tuning
-from equiflock.runtime.checks import InputError, check_count
+from equiflock.tuning.tuning_recipe import Tuning
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from equiflock.experiments.tuning.journal import GenerationReport
-    from equiflock.experiments.tuning.tuning_run import BestCandidate, TuningRun
+    from equiflock.tuning.candidates import GenerationReport
+    from equiflock.tuning.tuning_run import BestCandidate, TuningRun
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Tune:
         check_count("workers", self.workers)
         import_plugin(self.plugin)
         weights = self._find_weights()
-        from equiflock.experiments.tuning.tuning_run import TuningRun
+        from equiflock.tuning.tuning_run import TuningRun
 
         tuning = TuningRun(self._choose_run_dir(weights), self.recipe, weights, self.controller)
         tuning.check()
@@ -85,7 +84,7 @@ class Tune:
 
         Ctrl-C stops after the current generation, a second one immediately.
         """
-        from equiflock.experiments.runner.persistent_workers import PersistentWorkers
+        from equiflock._runtime.executors import PersistentWorkers
 
         prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
         with progress("cost") as bar:

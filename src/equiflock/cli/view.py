@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from equiflock.cli.console import err, out
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.files import check_writable
+from equiflock._runtime.specs import parse_options
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
-from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, progress
+from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, err, out, progress
 from equiflock.controllers.registry import WEIGHTS_SUFFIX
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.files import check_writable
-from equiflock.runtime.options import parse_options
 from equiflock.simulation.trajectory import Trajectory, load_trajectories
 
 if TYPE_CHECKING:
@@ -95,8 +94,7 @@ class View:
         """
         from pydantic import ValidationError
 
-        from equiflock.viewer.setting import Setting
-        from equiflock.viewer.strict_model import format_validation_error
+        from equiflock.viewer.setting import Setting, format_validation_error
         from equiflock.viewer.viewer_config import ViewerConfig
 
         # Refuse options that would have no effect.
@@ -160,6 +158,6 @@ def _load_flights(path: Path, plugin: str) -> list[Trajectory]:
     if path.suffix != ".csv":
         return load_trajectories(path)
     # The result of a job is a table, so its flight is simulated again.
-    from equiflock.experiments.rerun_job import rerun_flight
+    from equiflock.viewer.rerun_job import rerun_flight
 
     return [rerun_flight(path, plugin)]

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from equiflock.controllers.controller_options import controller_options
+from equiflock._runtime.checks import InputError, check_count, format_suggestion, raise_wrong_choice, shorten_repr
+from equiflock._runtime.imports import require_torch
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.weights import Weights, read_training_radius, read_weights, write_weights
 from equiflock.controllers.registry import (
     UNIT_OPTIONS,
     WEIGHTS_SUFFIX,
     controller_names,
+    controller_options,
     find_describe_function,
     find_factory,
     is_module,
@@ -28,8 +30,6 @@ from equiflock.controllers.torch_bridge import accept_numpy, check_float32
 from equiflock.controllers.trained import bundled_names, bundled_weights_path
 from equiflock.controllers.unit_scaling import ScaledController, scale_controller
 from equiflock.protocols import Controller
-from equiflock.runtime.checks import InputError, check_count, format_suggestion, raise_wrong_choice, shorten_repr
-from equiflock.runtime.extras import require_torch
 
 PLUGIN_HINT = ", or a controller that you registered first (on the command line with --plugin)"
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.memory import as_read_only
 from equiflock.protocols import Controller
-from equiflock.runtime.arrays import as_read_only
-from equiflock.runtime.checks import InputError
 
 Module = TypeVar("Module")
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equiflock._runtime.checks import InputError, check_positive
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses, check_scale
 from equiflock.protocols import Controller
-from equiflock.runtime.checks import InputError, check_positive
 
 
 @dataclass(frozen=True, repr=False)

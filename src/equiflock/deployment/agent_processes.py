@@ -19,9 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from equiflock.deployment.link_frames import END, HELLO, REPORT, pack_frame, unpack_frame
-from equiflock.deployment.robot_report import RobotReport, parse_report
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
+from equiflock.deployment.link_frames import END, HELLO, REPORT, RobotReport, pack_frame, parse_report, unpack_frame
 
 PACKAGE = Path(__file__).parent.parent
 ROBOT_CODE = (

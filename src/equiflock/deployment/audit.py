@@ -9,25 +9,241 @@ be bit-identical. The changed states are arbitrary, so they also cover others th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
-from typing import Any
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
-from equiflock.deployment.audit_result import Audit, ChangeEffect, ReceivedItem
-from equiflock.deployment.causal_past import Edges, compute_causal_past
+from equiflock._runtime.checks import InputError, check_count, shorten_repr
+from equiflock._runtime.files import atomic_write
+from equiflock._runtime.randomness import make_rng
 from equiflock.deployment.wire_format import count_message_bytes
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock
+from equiflock.observations.aggregation import DelayedAggregation
+from equiflock.observations.orbit import Orbit
+from equiflock.observations.radio import Radio, check_radio
+from equiflock.plotting.html_report import HtmlReport, format_markdown_table
 from equiflock.protocols import Controller
-from equiflock.runtime.checks import InputError, check_count, shorten_repr
-from equiflock.runtime.randomness import make_rng
 from equiflock.scenarios.random_disk import random_disk
-from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.senses.orbit import Orbit
-from equiflock.senses.radio import Radio, check_radio
 from equiflock.simulation.flight_builder import check_controller, flight, make_decision_function
+
+# The causal past of an agent: all states that its acceleration may depend on.
+#
+# At step n agent i receives messages with the senders' states and their observations of the previous step. So the state
+# of j at step n has reached i if i receives from j at n, the state of k at n - 1 if j received from k at n - 1, and so
+# on for K hops. With a delay or with receivers that reuse old messages, a message used at step n may be `memory` steps
+# old.
+
+Edges = Int64[np.ndarray, "edges 2"]
+"""Messages used at a step, as rows (receiver, sender)."""
+
+
+def compute_causal_past(
+    agent: int, edges: Sequence[Edges], agents: int, hops: int, memory: int
+) -> Bool[np.ndarray, "T N"]:
+    """Return, for each step and agent, whether that state can affect any acceleration of `agent` during the flight.
+
+    True also for all of the agent's own states, and for states that decide whose messages are in range.
+
+    Args:
+        agent: number of the agent.
+        edges: messages used at every step of the flight.
+        agents: N.
+        hops: K.
+        memory: largest age in steps of a message that is used.
+    """
+    steps = len(edges)
+    # depth[n, j]: number of hops of agent j's observations at step n that reach the agent.
+    depth = np.zeros((steps, agents), np.int64)
+    depth[:, agent] = hops
+    reached = np.zeros((steps, agents), bool)
+    for n in reversed(range(steps)):
+        relevant = depth[n] > 0
+        reached[n] |= relevant
+        receivers, senders = edges[n][relevant[edges[n][:, 0]]].T
+        for m in range(max(n - memory, 0), n + 1):
+            reached[m, senders] = True
+            # Receivers must not move either at step m: their positions decide whose messages are in range.
+            reached[m] |= relevant
+            if m > 0:
+                np.maximum.at(depth[m - 1], senders, depth[n, receivers] - 1)
+    return reached
+
+
+# Results of a locality audit: the record of received messages, the changes made, and their effect on accelerations.
+
+MAX_LINES = 400
+"""Lines of the record that the page shows per agent; the .csv file has the whole record."""
+OWN_MEASUREMENT = -1
+"""Sender of an agent's own measurements."""
+
+
+class ReceivedItem(NamedTuple):
+    """A message that an agent used, or its own measurement."""
+
+    agent: int
+    step: int
+    sender: int
+    """Number of the sender, or `OWN_MEASUREMENT`."""
+    size: int
+    """Bytes."""
+    content: str = ""
+    """The bytes as hexadecimal digits; empty in the simulator, which sends no bytes."""
+
+
+class ChangeEffect(NamedTuple):
+    """Effect of a change, to states that one agent did not receive, on its accelerations."""
+
+    agent: int
+    change_kind: str
+    changed_agents: int
+    """Number of agents that were changed at some step, or added."""
+    compared_count: int
+    """Number of compared accelerations, one per step."""
+    different_count: int
+    """Number of accelerations, or a swarm's messages with them, that are not bit-identical."""
+    largest_difference: float
+    """Largest difference of a component of an acceleration; infinite if one is missing."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Result of an audit: `audit.passed`, `print(audit)`, `audit.save("audit.html")`."""
+
+    controller: str
+    procedure: str
+    """Description of the flight and the changes."""
+    record: tuple[ReceivedItem, ...]
+    changes: tuple[ChangeEffect, ...]
+    steps: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether no change had an effect: all compared accelerations, and a swarm's messages, are bit-identical."""
+        return all(change.different_count == 0 for change in self.changes)
+
+    @property
+    def agents(self) -> tuple[int, ...]:
+        """Numbers of the audited agents."""
+        return tuple(sorted({change.agent for change in self.changes}))
+
+    @property
+    def verdict(self) -> str:
+        """Verdict in one sentence; if the audit failed, it names the first kind of change that had an effect."""
+        if self.passed:
+            return f"{self.controller} used nothing that it did not receive"
+        failed = sorted({change.agent for change in self.changes if change.different_count > 0})
+        first = next(change for change in self.changes if change.different_count > 0)
+        return (
+            f"{self.controller} used what it did not receive: accelerations of {len(failed)} of {len(self.agents)} "
+            f"agents changed with {first.change_kind}"
+        )
+
+    def build_table(self) -> tuple[tuple[str, ...], list[list[str]]]:
+        """Return the header and a row for each kind of change: counts are sums over the audited agents.
+
+        "agents changed" is the smallest and the largest number.
+        """
+        header = "change", "agents changed", "accelerations compared", "not bit-identical", "largest difference"
+        rows = []
+        for change_kind in dict.fromkeys(change.change_kind for change in self.changes):
+            changes = [change for change in self.changes if change.change_kind == change_kind]
+            counts = sorted(change.changed_agents for change in changes)
+            compared = sum(change.compared_count for change in changes)
+            different_count = sum(change.different_count for change in changes)
+            changed = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+            largest_difference = max(change.largest_difference for change in changes)
+            rows.append([change_kind, changed, f"{compared:,}", f"{different_count:,}", f"{largest_difference:.3g}"])
+        return header, rows
+
+    def __str__(self) -> str:
+        return f"{self.verdict}\n{format_markdown_table(*self.build_table())}"
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the verdict as an HTML page, and the whole record to a .csv file of the same stem. Return the page.
+
+        Existing files are replaced. Raise InputError if `path` ends in .csv.
+        """
+        page_path = Path(path)
+        table = page_path.with_suffix(".csv")
+        if table == page_path:
+            raise InputError(
+                f"path must not end in .csv, which is the record's file: use a name such as audit.html, got {path}"
+            )
+        with atomic_write(table) as scratch, scratch.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(("agent", "step", "sender", "bytes", "content"))
+            writer.writerows(
+                (a, step, _format_sender(sender), size, content) for a, step, sender, size, content in self.record
+            )
+        page = HtmlReport(
+            f"Locality audit of {self.controller}: {'passed' if self.passed else 'failed'}", f"{self.verdict}."
+        )
+        page.add_text(self.procedure)
+        page.add_table(*self.build_table())
+        page.add_heading("Agents")
+        page.add_table(*self._build_agent_table())
+        page.add_heading("Record of received messages")
+        page.add_text(
+            f"{table.name} has the whole record, a line per message or measurement. This page shows at most "
+            f"{MAX_LINES} lines per agent."
+        )
+        for agent, rows in groupby(sorted(self.record), key=lambda row: row.agent):
+            page.parts.append(f"<details><summary>agent {agent}</summary>")
+            page.add_table(*_build_record_table(list(rows)), align_left=True)
+            page.parts.append("</details>")
+        return page.write(page_path)
+
+    def _build_agent_table(self) -> tuple[tuple[str, ...], list[list[str]]]:
+        """Return the header and a row per audited agent: its messages and its different accelerations.
+
+        Its own measurements do not count as messages.
+        """
+        messages = [row for row in self.record if row.sender != OWN_MEASUREMENT]
+        counts = Counter(row.agent for row in messages)
+        sizes: Counter[int] = Counter()
+        senders: dict[int, set[int]] = {}
+        for row in messages:
+            sizes[row.agent] += row.size
+            senders.setdefault(row.agent, set()).add(row.sender)
+        different_count: Counter[int] = Counter()
+        for change in self.changes:
+            different_count[change.agent] += change.different_count
+        header = "agent", "messages", "bytes", "senders", "accelerations not bit-identical"
+        return header, [
+            [str(a), f"{counts[a]:,}", f"{sizes[a]:,}", f"{len(senders.get(a, ()))}", f"{different_count[a]:,}"]
+            for a in self.agents
+        ]
+
+
+def _format_sender(sender: int) -> str:
+    return "itself" if sender == OWN_MEASUREMENT else str(sender)
+
+
+def _build_record_table(rows: Sequence[ReceivedItem]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Return the record of one agent: a line per message if it has contents, else a line per step.
+
+    At most MAX_LINES lines, then one that gives the number of the others.
+    """
+    if any(row.content for row in rows):
+        lines = [[str(row.step), _format_sender(row.sender), str(row.size), row.content] for row in rows]
+        header: tuple[str, ...] = "step", "sender", "bytes", "content"
+    else:
+        header, lines = ("step", "senders", "bytes"), []
+        for step, group in groupby(rows, key=lambda row: row.step):
+            items = list(group)
+            lines.append([str(step), ", ".join(str(row.sender) for row in items), str(sum(row.size for row in items))])
+    if len(lines) > MAX_LINES:
+        lines = [*lines[:MAX_LINES], [f"and {len(lines) - MAX_LINES:,} more", *[""] * (len(header) - 1)]]
+    return header, lines
+
 
 ADDED_AGENT_COUNT = 7
 """Number of agents that the audit adds."""

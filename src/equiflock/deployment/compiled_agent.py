@@ -74,8 +74,8 @@ def compile_header(
         last_known: extra steps for which the last message of a silent neighbour is used.
         flags: compiler flags.
     """
-    from equiflock.deployment.export.template import make_identifier
-    from equiflock.runtime.checks import InputError
+    from equiflock._runtime.checks import InputError
+    from equiflock.deployment.export.source_text import make_identifier
 
     header, library = Path(header).resolve(), Path(library)
     # CC may have several words, such as ccache gcc.
@@ -102,7 +102,7 @@ def compile_header(
 
 
 class CompiledAgent:
-    """An agent of a compiled library; implements `equiflock.deployment.agent.Agent`.
+    """An agent of a compiled library; implements `equiflock.deployment.agents.Agent`.
 
     Args:
         library: library written by `compile_header`.
@@ -140,7 +140,7 @@ class CompiledAgent:
         for vector, values in zip(self._vectors, (position, velocity), strict=False):
             numbers = [float(number) for number in values]
             if len(numbers) != self._dimensions:
-                from equiflock.runtime.checks import InputError, shorten_repr
+                from equiflock._runtime.checks import InputError, shorten_repr
 
                 raise InputError(
                     f"position and velocity must have {self._dimensions} numbers, got {shorten_repr(values)}"

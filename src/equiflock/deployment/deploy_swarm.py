@@ -12,25 +12,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive, shorten_repr
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers import load
-from equiflock.deployment.agent import AgentKind
 from equiflock.deployment.agent_processes import AgentProcesses
+from equiflock.deployment.agents import AgentKind, compile_kernels
 from equiflock.deployment.compiled_agent import compile_header
 from equiflock.deployment.export import export
-from equiflock.deployment.export.export_checks import check_local
-from equiflock.deployment.export.program import read_program
-from equiflock.deployment.message_delivery import MessageDelivery
-from equiflock.deployment.package_agent import compile_kernels
+from equiflock.deployment.export.program import check_local, read_program
+from equiflock.deployment.link_frames import RobotReport
 from equiflock.deployment.parity import Drift, Parity, compute_drift
-from equiflock.deployment.robot_report import RobotReport
 from equiflock.deployment.swarm import Faults, FlightLog, Swarm, build_result_table
-from equiflock.deployment.swarm_host import SwarmHost
+from equiflock.deployment.swarm_host import MessageDelivery, SwarmHost
 from equiflock.flock import FOLLOWER, Flock
+from equiflock.observations.orbit import Orbit
+from equiflock.observations.radio import Radio, check_radio
 from equiflock.protocols import AnyBody, Controller
-from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive, shorten_repr
-from equiflock.senses.orbit import Orbit
-from equiflock.senses.radio import Radio, check_radio
 from equiflock.simulation.failures import Failures
 
 EXPORT_HINT = "to deploy it without an export, use --agent package; tanner-dynamic is an example that can be exported"

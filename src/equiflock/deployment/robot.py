@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from equiflock.deployment.agent import Agent, build_agent_factory
+from equiflock.deployment.agents import Agent, build_agent_factory
 from equiflock.deployment.link_frames import (
     COMMAND,
     END,
@@ -32,13 +32,13 @@ from equiflock.deployment.link_frames import (
     RADIO_LAST,
     REPORT,
     SENSOR,
+    RobotReport,
     pack_floats,
     pack_frame,
     unpack_floats,
     unpack_frame,
     unpack_messages,
 )
-from equiflock.deployment.robot_report import RobotReport
 
 HELLO_INTERVAL = 0.1
 """Seconds between two HELLO frames, until the host answers."""

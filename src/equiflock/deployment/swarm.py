@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from equiflock.deployment.agent_processes import AgentProcesses
-from equiflock.deployment.link_frames import COMMAND, MESSAGE
+from equiflock.deployment.link_frames import COMMAND, MESSAGE, RobotReport
 from equiflock.deployment.parity import Drift, Parity
-from equiflock.deployment.robot_report import RobotReport
 from equiflock.deployment.swarm_host import SwarmHost
 from equiflock.flock import Condition
 

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.randomness import make_rng
 from equiflock.controllers import load
 from equiflock.deployment.agent_processes import AgentProcesses
-from equiflock.deployment.audit_result import OWN_MEASUREMENT, Audit, ChangeEffect, ReceivedItem
+from equiflock.deployment.audit import OWN_MEASUREMENT, Audit, ChangeEffect, ReceivedItem
 from equiflock.deployment.deploy_swarm import Deployment, DeploymentResult, build_robot_settings, exit_on_sigterm
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, unpack_floats, unpack_frame, unpack_messages
 from equiflock.deployment.swarm import Exchange
 from equiflock.deployment.swarm_host import SwarmHost
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.randomness import make_rng
 
 ADDED_AGENT_COUNT = 3
 """Number of robots that the audit adds."""

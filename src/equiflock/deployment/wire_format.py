@@ -30,8 +30,8 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float32
 
+from equiflock._runtime.checks import InputError, check_count, shorten_repr
 from equiflock.features import Senses
-from equiflock.runtime.checks import InputError, check_count, shorten_repr
 
 MAGIC = b"EF"
 VERSION = 1

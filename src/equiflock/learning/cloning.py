@@ -18,18 +18,17 @@ import torch
 from jaxtyping import Float32, Float64
 from torch import nn
 
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.randomness import make_rng
+from equiflock._runtime.threads import use_one_thread
 from equiflock.controllers.loading import make_network, select_network_options
-from equiflock.learning.adam import Adam
 from equiflock.learning.dagger import DivergedError
 from equiflock.learning.fast_forward import FastForwardData, Split
-from equiflock.learning.learner import make_learner
-from equiflock.learning.learner_types import Tuples
+from equiflock.learning.learner import Adam, make_learner
+from equiflock.learning.loss import Tuples
 from equiflock.learning.recipe import Cloning
 from equiflock.learning.replay import ReplayBuffer
 from equiflock.protocols import Controller, LocalController
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.randomness import make_rng
-from equiflock.runtime.threads import use_one_thread
 from equiflock.simulation.flight_builder import check_controller
 
 BATCHES_PER_READ = 100

@@ -28,18 +28,18 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from equiflock._runtime import threads
+from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
+from equiflock._runtime.checksums import DamagedError, VersionMismatchError
+from equiflock._runtime.files import check_writable, lock_dir
+from equiflock._runtime.partitioned_arrays import PartitionedArrays, fill_parts
+from equiflock._runtime.provenance import CONFIG, claim_run_dir, read_config, read_package_versions
 from equiflock.controllers import load
 from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_senses
-from equiflock.learning.partitioned_arrays import PartitionedArrays, fill_parts
 from equiflock.learning.recipe import EXPERT
+from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import Controller
-from equiflock.runtime import threads
-from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
-from equiflock.runtime.checksums import DamagedError, VersionMismatchError
-from equiflock.runtime.files import check_writable, lock_dir
-from equiflock.runtime.provenance import CONFIG, claim_run_dir, read_config, read_package_versions
 from equiflock.scenarios.random_disk import RandomDisk, VelocityRule
-from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.simulation.flight_builder import flight
 
 Split = Literal["train", "test"]

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, Vectors
+from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import AnyBody, Controller, FusedStep, LocalController, Sensing
-from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.simulation.flight_builder import make_decision_function
-from equiflock.simulation.fused_network_step import FlockArrays
-from equiflock.simulation.fused_training_step import FusedTrainingStep, make_fused_training_step
+from equiflock.simulation.fused_step import FlockArrays, FusedTrainingStep, make_fused_training_step
 
 
 class Mixture:

@@ -12,10 +12,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from equiflock._runtime.checks import InputError, check_count
+from equiflock._runtime.executors import get_process_context
+from equiflock._runtime.files import ignore_sigint_in_children
 from equiflock.learning.training_run import TrainingRun
-from equiflock.runtime.checks import InputError, check_count
-from equiflock.runtime.files import ignore_sigint_in_children
-from equiflock.runtime.processes import get_process_context
 
 if TYPE_CHECKING:
     from equiflock.learning.dagger import EpochReport

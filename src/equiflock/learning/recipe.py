@@ -2,20 +2,111 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from equiflock.learning.field_types import check_field
-from equiflock.learning.schedules import Schedule, compute_rate_factor
+import numpy as np
+
+from equiflock._runtime.checks import (
+    LARGEST_COUNT,
+    InputError,
+    check_choice,
+    check_count,
+    check_positive,
+    is_finite,
+    shorten_repr,
+)
 from equiflock.learning.training_scenarios import TrainingScenario, parse_training_scenarios
-from equiflock.learning.worlds import SETTINGS, Worlds, parse_setting
-from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.scenarios import RandomDisk
 from equiflock.scenarios.random_disk import RadiusRule, VelocityRule
+from equiflock.simulation.environment_ranges import SETTINGS, Range, Worlds, parse_range, parse_setting
 from equiflock.simulation.simulate import count_steps
+
+# Learning rate schedules.
+
+Schedule = Literal["constant", "cosine", "linear"]
+
+
+def compute_rate_factor(schedule: Schedule, epoch: int, epochs: int, warm_up: int = 0, final: float = 0.0) -> float:
+    """Return the factor on the learning rate in epoch e.
+
+    During the W warm-up epochs the factor is (e + 1) / (W + 1). Then it is 1, or decays to `final`:
+
+        final + (1 - final) s(x),  x = (e - W) / (E - W),
+
+    with s(x) = 1 - x ("linear") or s(x) = (1 + cos(pi x)) / 2 ("cosine"). x = 1 comes after the last epoch, so that no
+    epoch has a rate of 0.
+
+    Args:
+        schedule: shape of the decay after the warm-up.
+        epoch: e, counted from 0.
+        epochs: E, the number of epochs.
+        warm_up: W, the number of warm-up epochs.
+        final: the factor at x = 1.
+    """
+    if epoch < warm_up:
+        return (epoch + 1) / (warm_up + 1)
+    if schedule == "constant":
+        return 1.0
+    x = (epoch - warm_up) / (epochs - warm_up)
+    decay = 1.0 - x if schedule == "linear" else (1.0 + math.cos(math.pi * x)) / 2.0
+    return final + (1.0 - final) * decay
+
+
+# Type checks of recipe fields, for recipes that come from a file.
+
+NAME_TYPES = {"str": "a name"} | dict.fromkeys(("RadiusRule", "VelocityRule", "Schedule"), "the name of a rule")
+"""Annotations of text fields, and the text that describes them in errors."""
+
+
+def check_field(name: str, kind: str, value: Any) -> Any:
+    """Return the value of a field as a recipe stores it; raise InputError if it does not match the field's annotation.
+
+    NumPy numbers become Python numbers, texts of a range such as "0.0 - .5" become "0-0.5", and texts of one number
+    become that number.
+
+    Args:
+        name: field name, for errors.
+        kind: annotation as text; it ends in "| str" for a number that may be a range.
+        value: the value; the caller checks its bounds.
+    """
+    if isinstance(value, np.generic):  # recipes are stored as JSON, which has plain numbers only
+        value = value.item()
+    number = kind.removesuffix(" | str")
+    if number != kind and isinstance(value, str):
+        result = parse_range(name, value, "uniform_integer" if number == "int" else "uniform")
+        return str(result) if isinstance(result, Range) else result
+    if not _has_type(number, value):
+        raise InputError(f"{name} must be {_format_type(number)}; got {shorten_repr(value)}")
+    return value
+
+
+def _has_type(kind: str, value: object) -> bool:
+    """Return whether a value has the type of an annotation, given as text.
+
+    A bool is not a number, a float must be finite but may be an int, and an int must be within +-`LARGEST_COUNT`.
+    """
+    if value is None:
+        return kind.endswith("| None")
+    if kind in NAME_TYPES:
+        return isinstance(value, str)
+    # bool is a subclass of int, but True is not a number of epochs.
+    if kind == "bool" or isinstance(value, bool):
+        return kind == "bool" and isinstance(value, bool)
+    if kind.startswith("float"):
+        return is_finite(value)
+    return isinstance(value, int) and abs(value) <= LARGEST_COUNT
+
+
+def _format_type(kind: str) -> str:
+    """Return the description of an annotation for errors."""
+    words = {**NAME_TYPES, "bool": "True or False", "float": "a finite number"}
+    return words.get(kind.removesuffix(" | None"), "a whole number below 2^63")
+
 
 EXPERT = "tanner"
 """The expert of the paper's trainings."""

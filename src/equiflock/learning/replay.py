@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from equiflock._runtime.checks import InputError, check_count
+from equiflock._runtime.memory import read_physical_memory
 from equiflock.features import PAPER_FEATURES
-from equiflock.learning.learner_types import Tuples
-from equiflock.runtime.checks import InputError, check_count
-from equiflock.runtime.physical_memory import read_physical_memory
+from equiflock.learning.loss import Tuples
 
 if TYPE_CHECKING:
     from equiflock.learning.learner import Learner

@@ -16,25 +16,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
+from equiflock._runtime.checks import InputError, check_count
+from equiflock._runtime.checksums import DamagedError, compute_checksum, compute_file_checksum
+from equiflock._runtime.files import atomic_write, lock_dir
+from equiflock._runtime.provenance import collect_versions, list_differences
 from equiflock.controllers.loading import load_module
-from equiflock.learning.checkpoint_files import Checkpoints
+from equiflock.learning.checkpoints import Checkpoints
 from equiflock.learning.recipe import DAgger
-from equiflock.learning.run_config import InitialWeights, RunConfig, adapt_recipe
-from equiflock.learning.run_directories import CHECKPOINTS, INITIAL_WEIGHTS, WEIGHTS, clear_run_dir
-from equiflock.learning.training_results import Results
-from equiflock.learning.training_tables import METRICS, VALIDATION, Tables
-from equiflock.runtime.checks import InputError, check_count
-from equiflock.runtime.checksums import DamagedError, compute_checksum, compute_file_checksum
-from equiflock.runtime.files import atomic_write, lock_dir
-from equiflock.runtime.provenance import collect_versions, list_differences
+from equiflock.learning.run_directory import (
+    CHECKPOINTS,
+    INITIAL_WEIGHTS,
+    METRICS,
+    VALIDATION,
+    WEIGHTS,
+    InitialWeights,
+    Results,
+    RunConfig,
+    Tables,
+    adapt_recipe,
+    clear_run_dir,
+)
 
-if TYPE_CHECKING:  # torch takes seconds to import
+if TYPE_CHECKING:
     from torch import nn
 
     from equiflock.learning.dagger import EpochReport, Trainer
@@ -145,8 +155,8 @@ class TrainingRun:
         Raises:
             KeyboardInterrupt: if `should_stop` returned True, after the checkpoint is written.
         """
+        from equiflock._runtime.threads import use_one_thread
         from equiflock.learning.dagger import Trainer
-        from equiflock.runtime.threads import use_one_thread
 
         notice = on_notice or (lambda text: None)
         with self._lock_run_dir(wait), use_one_thread(), _report_memory_errors():
@@ -317,3 +327,33 @@ def _report_memory_errors() -> Iterator[None]:
 def _compute_medians(prefix: str, validation: Validation) -> dict[str, float]:
     """Return the medians over flocks of IVV and IMAN (see `Validation`) by their TensorBoard names."""
     return {f"{prefix}/IVV": float(np.median(validation.ivv)), f"{prefix}/IMAN": float(np.median(validation.iman))}
+
+
+# A training as a job, for workers on other machines that share the run directory.
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Completes a training created by `TrainingRun.create`, from its last checkpoint if a worker was interrupted."""
+
+    folder: Path
+
+    @property
+    def key(self) -> str:
+        """Name of the job."""
+        return self.folder.name
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Column that identifies the job's row."""
+        return {"training": self.folder.name}
+
+    def run(self) -> pd.DataFrame:
+        """Train unless done, and return a table with the number of epochs; all results are in the run directory.
+
+        If another process trains there, wait for it.
+        """
+        # If two workers have the same job, the second waits and then finds it finished.
+        run = TrainingRun(self.folder)
+        run.train(wait=True)
+        return pd.DataFrame({"epochs": [run.recipe.epochs]})

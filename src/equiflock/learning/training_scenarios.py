@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from equiflock._runtime.checks import InputError, check_positive
+from equiflock._runtime.randomness import make_rng
+from equiflock._runtime.specs import parse_options
 from equiflock.flock import FOLLOWER, Flock
-from equiflock.learning.ranges import NUMBER_PATTERN, Distribution, Range, parse_range
-from equiflock.runtime.checks import InputError, check_positive
-from equiflock.runtime.options import parse_options
-from equiflock.runtime.randomness import make_rng
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
 from equiflock.scenarios.registry import scenario_class
+from equiflock.simulation.environment_ranges import NUMBER_PATTERN, Distribution, Range, parse_range
 
 MIX_EXAMPLE = "0.6*flocking+0.4*leaders:leaders=2"
 

@@ -3,13 +3,12 @@
 Importing this package imports all of its modules, which registers their scenarios.
 """
 
-from equiflock.runtime.discovery import import_submodules
+from equiflock._runtime.imports import import_submodules
 from equiflock.scenarios.flocking import Flocking
 from equiflock.scenarios.leaders import LeaderFollowing
 from equiflock.scenarios.obstacles import ObstacleCourse
-from equiflock.scenarios.random_disk import RandomDisk, random_disk
+from equiflock.scenarios.random_disk import RandomDisk, SearchCancelledError, Stop, random_disk
 from equiflock.scenarios.registry import Scenario, make_scenario, scenario, scenario_names
-from equiflock.scenarios.search_control import SearchCancelledError, Stop
 
 __all__ = [
     "Flocking",

@@ -8,25 +8,27 @@ from typing import ClassVar
 
 import numpy as np
 
+from equiflock._runtime.checks import InputError, check_count, check_positive
+from equiflock._runtime.jit import Array
+from equiflock._runtime.randomness import make_rng
 from equiflock.flock import Flock, Role
+from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError, check_count, check_positive
-from equiflock.runtime.jit import Array
-from equiflock.runtime.randomness import make_rng
-from equiflock.scenarios.course_setup import (
+from equiflock.scenarios.endings import UntilPassed
+from equiflock.scenarios.obstacle_shapes import (
     MAX_REDRAWS,
     Point,
+    Points,
+    add_obstacle,
     check_course,
     compute_lateral_offset,
     find_possible_leaders,
+    polygon_radius,
     redraw_positions,
+    ring,
 )
-from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, polygon_radius, ring
-from equiflock.scenarios.random_disk import RandomDisk
+from equiflock.scenarios.random_disk import RandomDisk, Stop
 from equiflock.scenarios.registry import Figure, scenario
-from equiflock.scenarios.search_control import Stop
-from equiflock.scenarios.until_passed import UntilPassed
-from equiflock.senses.orbit import Orbit
 
 
 @scenario("corridor")

@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
+from equiflock._runtime.jit import Array, Index, kernel
 from equiflock.flock import FOLLOWER, NO_OBSTACLE, OBSTACLE, Flock
-from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.cell_list import list_nearby_runs, select_neighbours, sort_flock
-from equiflock.senses.graph import find_root, make_connectivity_buffers, run_over_flocks, unite
+from equiflock.graph.cell_list import list_nearby_runs, select_neighbours, sort_flock
+from equiflock.graph.radius_graph import find_root, make_connectivity_buffers, run_over_flocks, unite
 
 ObstacleNode = Literal["one", "each"]
 """Nodes that an obstacle adds to the communication graph: one, or one for each of its agents."""

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from equiflock.runtime.jit import Array, Index, as_read_only_array, kernel
-from equiflock.senses.cell_list import make_cell_list, sort_into_cells
-from equiflock.senses.graph import compute_flock_connectivity, make_connectivity_buffers
+from equiflock._runtime.jit import Array, Index, as_read_only_array, kernel
+from equiflock.graph.cell_list import make_cell_list, sort_into_cells
+from equiflock.graph.radius_graph import compute_flock_connectivity, make_connectivity_buffers
 
 MAX_PLACES_PER_AGENT = 10_000
 """Places tried for one agent before the disk counts as crowded."""

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from equiflock.flock import Flock
-from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import scenario
-from equiflock.scenarios.search_control import Stop
 
 
 @scenario("flocking")

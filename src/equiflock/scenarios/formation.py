@@ -8,17 +8,16 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float64, Int8
 
-from equiflock import patterns
+from equiflock._runtime.checks import InputError, check_positive, is_finite, shorten_repr
+from equiflock.controllers.classical import patterns
+from equiflock.controllers.classical.patterns import DEFAULT_SPACING, Pattern, PatternName, assign_places, check_pattern
 from equiflock.flock import Flock
+from equiflock.graph.cell_list import MAX_MAGNITUDE
 from equiflock.outcomes import Outcome
-from equiflock.patterns import DEFAULT_SPACING, Pattern, PatternName, assign_places, check_pattern
 from equiflock.protocols import Moment
-from equiflock.runtime.checks import InputError, check_positive, is_finite, shorten_repr
-from equiflock.scenarios.flock_statistics import compute_velocity_variance
-from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.endings import compute_velocity_variance
+from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
-from equiflock.scenarios.search_control import Stop
-from equiflock.senses.cell_list import MAX_MAGNITUDE
 
 FORMED = Outcome.add("FORMED", "the flock has formed its pattern")
 
@@ -28,7 +27,7 @@ class UntilFormed:
     """Ending of a flight: all working agents are at their places in the pattern and their velocities agree.
 
     Args:
-        pattern: as for `equiflock.patterns.make_pattern_points`, including custom points.
+        pattern: as for `equiflock.controllers.classical.patterns.make_pattern_points`, including custom points.
         spacing: distance between neighbours in the pattern.
         tolerance: largest `pattern_error` of a flock that has formed the pattern.
         variance: velocities agree if (1/N) sum_i |v_i - mean(v)|^2 is below this.
@@ -47,7 +46,7 @@ class UntilFormed:
     def error(self, flock: Flock) -> Float64[np.ndarray, " B"]:
         """Return the distance of the working agents from the pattern, as a share of its size, (B,); 0 if none work.
 
-        See `equiflock.patterns.pattern_error`.
+        See `equiflock.controllers.classical.patterns.pattern_error`.
         """
         places = assign_places(flock, self.pattern, self.spacing)
         return patterns.pattern_error(flock.positions, places, flock.working)

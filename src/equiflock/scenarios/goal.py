@@ -9,17 +9,16 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float64, Int8
 
+from equiflock._runtime.checks import InputError, check_positive, shorten_repr
+from equiflock._runtime.randomness import make_rng
 from equiflock.controllers.classical.gu_leader import GOAL_DISTANCE, INFORMED_GROUP, INFORMED_SHARE
 from equiflock.flock import Flock
+from equiflock.graph.radius_graph import components
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
-from equiflock.runtime.checks import InputError, check_positive, shorten_repr
-from equiflock.runtime.randomness import make_rng
-from equiflock.scenarios.flock_statistics import average_working
-from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.endings import average_working
+from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
-from equiflock.scenarios.search_control import Stop
-from equiflock.senses.graph import components
 
 ARRIVED = Outcome.add("ARRIVED", "the flock reached its goal")
 

@@ -7,12 +7,11 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from equiflock._runtime.checks import InputError, check_choice, check_count
+from equiflock._runtime.randomness import make_rng
 from equiflock.flock import Flock, Role
-from equiflock.runtime.checks import InputError, check_choice, check_count
-from equiflock.runtime.randomness import make_rng
-from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import Measure, scenario
-from equiflock.scenarios.search_control import Stop
 
 LeaderVelocity = Literal["mean", "first", "fresh", "flock", "diagonal"]
 

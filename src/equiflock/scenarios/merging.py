@@ -8,15 +8,14 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int8
 
+from equiflock._runtime.checks import InputError, check_positive
+from equiflock._runtime.randomness import make_rng
 from equiflock.flock import Flock
+from equiflock.graph.radius_graph import components
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError, check_positive
-from equiflock.runtime.randomness import make_rng
-from equiflock.scenarios.flock_statistics import compute_velocity_variance
-from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.endings import compute_velocity_variance
+from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
-from equiflock.scenarios.search_control import Stop
-from equiflock.senses.graph import components
 
 MERGED = Outcome.add("MERGED", "the flocks have merged")
 

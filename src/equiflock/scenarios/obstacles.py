@@ -9,28 +9,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.jit import Array
+from equiflock._runtime.randomness import make_rng
 from equiflock.flock import Flock, Role
-from equiflock.geometry import farthest_pair
+from equiflock.graph.geometry import farthest_pair
+from equiflock.observations.aggregation import Obstacles
+from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.jit import Array
-from equiflock.runtime.randomness import make_rng
-from equiflock.scenarios.course_setup import (
+from equiflock.scenarios.course_survey import Awareness, ObstacleNode
+from equiflock.scenarios.endings import UntilPassed
+from equiflock.scenarios.obstacle_shapes import (
     MAX_REDRAWS,
     Point,
+    add_obstacle,
     check_course,
     compute_lateral_offset,
     find_possible_leaders,
+    polygon_radius,
     redraw_positions,
+    ring,
 )
-from equiflock.scenarios.course_survey import Awareness, ObstacleNode
-from equiflock.scenarios.obstacle_shapes import add_obstacle, polygon_radius, ring
-from equiflock.scenarios.random_disk import RandomDisk
+from equiflock.scenarios.random_disk import RandomDisk, Stop
 from equiflock.scenarios.registry import Figure, scenario
-from equiflock.scenarios.search_control import Stop
-from equiflock.scenarios.until_passed import UntilPassed
-from equiflock.senses.aggregation import Obstacles
-from equiflock.senses.orbit import Orbit
 
 
 @scenario("obstacles")

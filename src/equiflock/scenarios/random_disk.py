@@ -9,9 +9,10 @@ from typing import Any, Literal, NoReturn, get_args
 import numpy as np
 from jaxtyping import Float64
 
+from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive, shorten_repr
+from equiflock._runtime.randomness import make_rng
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive, shorten_repr
-from equiflock.runtime.randomness import make_rng
+from equiflock.graph.cell_list import MAX_MAGNITUDE
 from equiflock.scenarios.disk_placement import (
     CROWDED,
     DISCONNECTED,
@@ -20,8 +21,38 @@ from equiflock.scenarios.disk_placement import (
     draw_positions,
     make_drawing_buffers,
 )
-from equiflock.scenarios.search_control import NoStartError, Stop
-from equiflock.senses.cell_list import MAX_MAGNITUDE
+
+# Control of the search for initial conditions: a stop request from any thread, and the errors of the search.
+
+
+class SearchCancelledError(InputError):
+    """The search for initial conditions was stopped."""
+
+
+class NoStartError(InputError):
+    """The search found no start that meets the conditions on distances, degrees and connectivity."""
+
+
+class Stop:
+    """A request to stop a search. Any thread can make it at any time; it cannot be withdrawn.
+
+    Attributes:
+        requested: (1,), the flag that kernels read. They run without Python's global lock, and read the flag from
+            memory each time, since the compiler must assume that calls of the random generator can change it.
+    """
+
+    def __init__(self) -> None:
+        self.requested = np.zeros(1, np.bool_)
+
+    def set(self) -> None:
+        """Request the search to stop."""
+        self.requested[0] = True
+
+    def check(self) -> None:
+        """Raise `SearchCancelledError` if a stop was requested."""
+        if self.requested[0]:
+            raise SearchCancelledError("the search was cancelled")
+
 
 RadiusRule = Literal["quarter-power", "constant-density"]
 VelocityRule = Literal["entries", "disc"]

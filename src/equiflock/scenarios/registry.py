@@ -13,15 +13,14 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from equiflock._runtime.checks import InputError, format_suggestion, raise_wrong_choice, shorten_repr
+from equiflock._runtime.specs import parse_options
 from equiflock.flock import Flock
+from equiflock.observations.aggregation import Obstacles
+from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Ending, Moment
-from equiflock.runtime.checks import InputError, format_suggestion, raise_wrong_choice, shorten_repr
-from equiflock.runtime.options import parse_options
-from equiflock.scenarios.random_disk import RandomDisk, check_disk
-from equiflock.scenarios.search_control import Stop
-from equiflock.senses.aggregation import Obstacles
-from equiflock.senses.orbit import Orbit
+from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 
 Measure: TypeAlias = str | Callable[[Moment], Float64[np.ndarray, " B"]]
 """The name of a function in `equiflock.metrics`, or a named function of a moment."""

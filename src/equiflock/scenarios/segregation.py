@@ -8,16 +8,14 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float64, Int8
 
+from equiflock._runtime.checks import InputError, check_count, check_positive
+from equiflock._runtime.randomness import make_rng
 from equiflock.flock import NO_GROUP, Flock
+from equiflock.graph.radius_graph import components, has_own_group_majority
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
-from equiflock.runtime.checks import InputError, check_count, check_positive
-from equiflock.runtime.randomness import make_rng
-from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
-from equiflock.scenarios.search_control import Stop
-from equiflock.senses.graph import components
-from equiflock.senses.group_neighbours import has_own_group_majority
 
 SEGREGATED = Outcome.add("SEGREGATED", "every group is connected and separate from the others")
 NEAREST_COUNT = 6

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Int64
 from numpy.typing import NDArray
 
+from equiflock._runtime.checks import InputError, shorten_repr
+from equiflock._runtime.memory import ReadOnlyDict, as_read_only
 from equiflock.flock import Flock, Roles, Vectors
 from equiflock.protocols import AnyBody, Body, StatefulBody
-from equiflock.runtime.arrays import ReadOnlyDict, as_read_only
-from equiflock.runtime.checks import InputError, shorten_repr
 
 BodyState = Mapping[str, NDArray[Any]]
 """State of a body beyond positions and velocities: arrays (B, N, ..) by name."""

@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from equiflock._runtime.checks import InputError, check_choice, check_count, is_finite, shorten_repr
+from equiflock._runtime.jit import Array, Index, kernel
+from equiflock._runtime.randomness import hash_combine, hash_seed, hash_to_uniform
 from equiflock.flock import FOLLOWER, Condition, Flock, FlockArrays
-from equiflock.runtime.checks import InputError, check_choice, check_count, is_finite, shorten_repr
-from equiflock.runtime.hashing import hash_combine, hash_seed, hash_to_uniform
-from equiflock.runtime.jit import Array, Index, kernel
 
 NEVER = np.iinfo(np.int64).max
 """Failure step of an agent that never fails."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from equiflock._runtime.checks import InputError, check_positive, shorten_repr
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock
+from equiflock.observations.aggregation import DelayedAggregation, Obstacles
+from equiflock.observations.orbit import Orbit
+from equiflock.observations.radio import Radio
 from equiflock.protocols import AnyBody, Controller, Ending, FusedStep, Sensing
-from equiflock.runtime.checks import InputError, check_positive, shorten_repr
-from equiflock.senses.aggregation import DelayedAggregation, Obstacles
-from equiflock.senses.orbit import Orbit
-from equiflock.senses.radio import Radio
 from equiflock.simulation.body_motion import BodyState, check_body
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import DecisionFunction, Flight
-from equiflock.simulation.fused_network_step import make_fused_step
+from equiflock.simulation.fused_step import make_fused_step
 from equiflock.simulation.memory_order import MemoryOrder
 
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Bool, Int8, Int64
 
+from equiflock._runtime.memory import ReadOnlyDict, as_read_only
+from equiflock._runtime.threads import MAX_SMALL_FLOCK
 from equiflock.flock import Flock, Observations, Vectors
 from equiflock.protocols import Moment
-from equiflock.runtime.arrays import ReadOnlyDict, as_read_only
-from equiflock.runtime.threads import MAX_SMALL_FLOCK
 from equiflock.simulation.body_motion import BodyState
 
 CACHE_DISTANCE = 20_000

@@ -15,15 +15,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float64
 
-from equiflock import geometry
+from equiflock._runtime import threads
+from equiflock._runtime.checks import InputError, shorten_repr
+from equiflock._runtime.jit import Array, Index, kernel
+from equiflock._runtime.memory import as_read_only
 from equiflock.flock import Condition, Flock, Role
+from equiflock.graph import geometry
+from equiflock.graph.radius_graph import components, run_over_flocks
+from equiflock.observations.message_graph import label_components
 from equiflock.protocols import Moment
-from equiflock.runtime import threads
-from equiflock.runtime.arrays import as_read_only
-from equiflock.runtime.checks import InputError, shorten_repr
-from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.graph import components, run_over_flocks
-from equiflock.senses.message_graph import label_components
 from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 
 Subject: TypeAlias = Flock | Moment | Trajectory

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from equiflock._runtime.checks import InputError, check_count, check_positive, is_finite, shorten_repr
+from equiflock._runtime.memory import read_physical_memory
 from equiflock.flock import Flock, Vectors
+from equiflock.observations.aggregation import Obstacles
+from equiflock.observations.orbit import Orbit
+from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
 from equiflock.protocols import AnyBody, Controller, Ending, Moment
-from equiflock.runtime.checks import InputError, check_count, check_positive, is_finite, shorten_repr
-from equiflock.runtime.physical_memory import read_physical_memory
-from equiflock.senses.aggregation import Obstacles
-from equiflock.senses.orbit import Orbit
-from equiflock.senses.radio import Radio
 from equiflock.simulation.body_motion import BodyState
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight_builder import flight

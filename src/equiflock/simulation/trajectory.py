@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,16 +14,53 @@ import numpy as np
 from jaxtyping import Float64, Int8, Int64
 from numpy.typing import NDArray
 
+from equiflock._runtime.checks import InputError, check_positive, shorten_repr
+from equiflock._runtime.checksums import compute_checksum
+from equiflock._runtime.files import atomic_write, check_absent, delay_sigint
+from equiflock._runtime.memory import ReadOnlyDict
 from equiflock.flock import Condition, Flock, FlockArrays, Groups, ObstacleIds, Roles
 from equiflock.outcomes import Outcome
-from equiflock.runtime.arrays import ReadOnlyDict
-from equiflock.runtime.checks import InputError, check_positive, shorten_repr
-from equiflock.runtime.checksums import compute_checksum
-from equiflock.runtime.files import atomic_write, check_absent
-from equiflock.runtime.zarr_store import write_zarr
 
 if TYPE_CHECKING:
     import xarray
+
+
+# Datasets as zarr stores, written in chunks so that Ctrl-C takes effect during large writes.
+
+CHUNK_BYTES = 16 * 2**20
+"""Size of a chunk, which is written in a fraction of a second."""
+
+
+def write_zarr(data: xarray.Dataset, path: Path) -> None:
+    """Write a dataset for `xarray.open_zarr`, in zarr format 2 with consolidated metadata.
+
+    Replaces a store at `path`. Not atomic: write to the temporary path of `atomic_write`.
+    """
+    import zarr
+
+    with delay_sigint():
+        group = zarr.open_group(path, mode="w", zarr_format=2, attributes=dict(data.attrs))
+    for name, variable in data.variables.items():
+        # Write whole rows of the first axis, as many as fit into a chunk.
+        values = variable.values
+        row_bytes = max(values.itemsize * math.prod(values.shape[1:]), 1)
+        rows = max(CHUNK_BYTES // row_bytes, 1)
+        with delay_sigint():
+            array: Any = group.create_array(
+                str(name),
+                shape=values.shape,
+                dtype=values.dtype,
+                chunks=(min(rows, max(len(values), 1)), *(max(size, 1) for size in values.shape[1:])),
+                fill_value=None,  # readers interpret any other value as missing
+                attributes={"_ARRAY_DIMENSIONS": [str(name) for name in variable.dims]},
+            )
+        for first in range(0, len(values), rows):
+            # zarr writes in a background thread, which an interruption would leave running.
+            with delay_sigint():
+                array[first : first + rows] = np.ascontiguousarray(values[first : first + rows])
+    with delay_sigint():
+        zarr.consolidate_metadata(path, zarr_format=2)
+
 
 FORMAT = "equiflock trajectory 4"
 CHECKSUM = "checksum"

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy.typing import ArrayLike
 
-from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
+from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.theory.bound import Bound, Variant
 from equiflock.theory.rademacher import check_matrix
 

@@ -22,10 +22,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from equiflock.controllers.networks.layers import Conv, EqConv
-from equiflock.controllers.networks.models import as_module
+from equiflock._runtime.checks import InputError
+from equiflock.controllers.networks.models import Conv, EqConv, as_module
 from equiflock.features import Senses
-from equiflock.runtime.checks import InputError
 
 
 @runtime_checkable

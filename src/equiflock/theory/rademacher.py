@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
-from equiflock.runtime.checks import InputError, check_count, is_finite, shorten_repr
-from equiflock.runtime.randomness import make_rng
+from equiflock._runtime.checks import InputError, check_count, is_finite, shorten_repr
+from equiflock._runtime.randomness import make_rng
 
 Signs = Float[np.ndarray, "draws m"]
 

@@ -4,14 +4,63 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from equiflock.runtime.checks import InputError
+from filelock import FileLock, Timeout
+
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.files import remove_path
 from equiflock.simulation.trajectory import Trajectory
-from equiflock.viewer.scratch_dirs import make_scratch_dir, remove_stale_scratch_dirs
+
+# Hidden, locked directories for unfinished saves, and removal of those that killed processes left.
+
+SCRATCH_PREFIX = ".saving-"
+LOCK_NAME = ".lock"
+MIN_AGE_SECONDS = 10.0
+"""A younger scratch directory is kept, as its process may not have locked it yet."""
+
+
+@contextmanager
+def make_scratch_dir(out: Path) -> Iterator[Path]:
+    """Create a hidden directory in `out`, which is created if missing, and yield its path.
+
+    On exit, also after an error, it is removed with its content. Until then it is locked. If the process is
+    killed, the system releases the lock, and `remove_stale_scratch_dirs` can remove the directory.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=out))
+    try:
+        with ExitStack() as lock:
+            with suppress(NotImplementedError):  # a file system without locks
+                lock.enter_context(FileLock(folder / LOCK_NAME))
+            yield folder
+    finally:
+        remove_path(folder)
+
+
+def remove_stale_scratch_dirs(out: Path) -> None:
+    """Remove the scratch directories that killed processes left in `out`, which may be missing.
+
+    Those that are locked, younger than MIN_AGE_SECONDS, not accessible, or on a file system without locks stay.
+    """
+    for folder in out.glob(f"{SCRATCH_PREFIX}*"):
+        try:
+            if time.time() - folder.stat().st_mtime < MIN_AGE_SECONDS:
+                continue
+            # If the lock is free, the owner is gone.
+            with FileLock(folder / LOCK_NAME, timeout=0):
+                pass
+        # In use, removed or not accessible, or on a file system without locks.
+        except (Timeout, OSError, NotImplementedError):
+            continue
+        remove_path(folder)
+
 
 FILM_NAME = "film.mp4"
 MAX_FILM_SECONDS = 20.0
@@ -94,7 +143,7 @@ def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: 
         speed: simulated seconds per second of film; raised if the film would be longer than MAX_FILM_SECONDS.
         on_frame: called with (frames drawn, total frames) of the film.
     """
-    from equiflock.report.film import film
+    from equiflock.plotting.film import film
 
     # A controller may be a path; characters that a file name should not have are replaced.
     names = [re.sub(r"[^\w.-]+", "-", Path(str(run.config["controller"])).stem) for run in runs]

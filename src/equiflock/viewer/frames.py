@@ -29,8 +29,8 @@ from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
 from equiflock.flock import NO_GROUP, Flock, Role, Vectors
-from equiflock.senses.graph import Graph, compute_connectivity, radius_graph
-from equiflock.senses.observed_edges import find_observed_edges
+from equiflock.graph.radius_graph import Graph, compute_connectivity, radius_graph
+from equiflock.observations.message_graph import find_observed_edges
 from equiflock.simulation import metrics
 
 FRAME_HEADER = struct.Struct("<IIdd")

@@ -5,19 +5,147 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+from jaxtyping import Bool, Float64
+from numpy.typing import NDArray
 
-from equiflock.experiments.world import World
-from equiflock.flock import Flock, Role
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.memory import ReadOnlyDict
+from equiflock.flock import NO_OBSTACLE, Flock, Role, Vectors
+from equiflock.observations.aggregation import DelayedAggregation
+from equiflock.observations.orbit import Orbit
+from equiflock.outcomes import Outcome
 from equiflock.protocols import Controller
-from equiflock.runtime.checks import InputError
 from equiflock.scenarios import Scenario
-from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.senses.orbit import Orbit
+from equiflock.scenarios.endings import obstacle_disks
+from equiflock.simulation.body_motion import BodyState
+from equiflock.simulation.environment import World
 from equiflock.simulation.flight_builder import change_controller, flight
-from equiflock.simulation.trajectory import STATIC_ARRAYS
-from equiflock.viewer.agent_selection import Mask
+from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 from equiflock.viewer.frames import Links, build_links
-from equiflock.viewer.recording import Recording
+
+# Masks that select agents of a live flock (a batch of one) by role, position or obstacle.
+
+Mask = Bool[np.ndarray, " N"]
+
+
+def select_role(flock: Flock, role: Role) -> Mask:
+    """Return the mask of the agents with a role, whether they work or have failed."""
+    return np.asarray(flock.roles[0] == role)
+
+
+def select_controlled(flock: Flock) -> Mask:
+    """Return the mask of the agents that the controller commands: working and silent followers."""
+    return np.asarray(flock.effective_roles[0] == Role.FOLLOWER)
+
+
+def compute_distances(flock: Flock, position: tuple[float, float]) -> Float64[np.ndarray, " N"]:
+    """Return the distance of each agent, obstacle agents included, to a point in world coordinates."""
+    return np.asarray(np.hypot(*(flock.positions[0] - position).T))
+
+
+def select_obstacle(flock: Flock, index: int) -> Mask:
+    """Return the mask of the agents on the rim of one disk obstacle; raise InputError if there is no such disk.
+
+    Args:
+        flock: a batch of one.
+        index: row of `obstacle_disks(flock)`, which omits walls; not the number in `flock.obstacles`.
+    """
+    obstacles = flock.obstacles[0]
+    # An obstacle is a disk, not a wall, if it yields a disk together with the flock.
+    masks = [obstacles == obstacle for obstacle in np.unique(obstacles[obstacles != NO_OBSTACLE])]
+    disks = [mask for mask in masks if len(obstacle_disks(keep_agents(flock, mask | (obstacles == NO_OBSTACLE))))]
+    if index >= len(disks):
+        raise InputError(f"obstacle index must be below {len(disks)}; got {index}")
+    return np.asarray(disks[index])
+
+
+def keep_agents(flock: Flock, keep: Mask) -> Flock:
+    """Return a flock with only the agents where `keep` is True, in the same order."""
+    return Flock(*(array[:, keep] for array in flock.arrays), comm_radius=flock.comm_radius)
+
+
+# The recording of a live flight over its whole duration, in bounded memory, for saving.
+
+EMPTY_BODY_STATE: BodyState = ReadOnlyDict()
+MAX_BYTES = 64 * 2**20
+"""Maximum memory of one recording."""
+
+
+class Recording:
+    """Frames of a flight: every step or, when memory is full, every second step, every fourth, and so on.
+
+    The newest step is always among the frames. A trajectory has constant agents; when they change, a new recording
+    starts.
+
+    Args:
+        step: the first step; it is not recorded before it is added.
+        flock: the flock at that step, a batch of one.
+        body_state: body state arrays (see `Moment.body_state`).
+        max_bytes: maximum memory of the frames; at least 8 frames are kept.
+    """
+
+    def __init__(
+        self, step: int, flock: Flock, body_state: BodyState = EMPTY_BODY_STATE, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self.first_step = step
+        self.keep_every = 1
+        self.agent_arrays = {name: getattr(flock, name).copy() for name in STATIC_ARRAYS}
+        self.comm_radius = flock.comm_radius
+        self._steps: list[int] = []
+        self._frames: list[tuple[NDArray[Any], ...]] = []
+        self.body_state_names = tuple(body_state)
+        """Names of the body state arrays."""
+        # Each frame has positions, velocities, accelerations, conditions and the body state.
+        size = 3 * flock.positions.nbytes + flock.conditions.nbytes + sum(array.nbytes for array in body_state.values())
+        self._max_frames = max(max_bytes // size, 8)
+
+    def add(self, step: int, flock: Flock, accelerations: Vectors, body_state: BodyState = EMPTY_BODY_STATE) -> None:
+        """Append copies of a step's arrays as the newest frame.
+
+        It replaces the newest frame if that is the same step (the user changed the flock since) or no multiple of
+        `keep_every` after the first. If memory is full, every second frame is dropped and `keep_every` is doubled.
+        """
+        last = self._steps[-1] if self._steps else None
+        # The newest step is always kept; when another follows, it is dropped unless it is a multiple of `keep_every`.
+        if last is not None and (last == step or (last - self.first_step) % self.keep_every):
+            self._steps.pop()
+            self._frames.pop()
+        # Memory is full: drop every second frame, and double the interval.
+        if len(self._steps) >= self._max_frames:
+            self._steps, self._frames = self._steps[::2], self._frames[::2]
+            self.keep_every *= 2
+        self._steps.append(step)
+        body_arrays = (body_state[name] for name in self.body_state_names)
+        arrays = flock.positions, flock.velocities, accelerations, flock.conditions, *body_arrays
+        self._frames.append(tuple(array.copy() for array in arrays))
+
+    def to_trajectory(self, time_step: float, config: dict[str, Any]) -> Trajectory:
+        """Return the recording as a trajectory whose time starts at 0 and whose outcome is TIME_UP.
+
+        Args:
+            time_step: seconds per step.
+            config: the trajectory's config, to which `start_time` (seconds since the live flight's start) and
+                `keep_every` (steps between frames, except before the last) are added.
+        """
+        steps = np.array(self._steps) - self.first_step
+        stacked = (np.stack(part) for part in zip(*self._frames, strict=True))
+        positions, velocities, accelerations, conditions, *body_arrays = stacked
+        config = {**config, "start_time": self.first_step * time_step, "keep_every": self.keep_every}
+        return Trajectory(
+            times=steps * time_step,
+            positions=positions,
+            velocities=velocities,
+            accelerations=accelerations[:-1],
+            conditions=conditions,
+            **self.agent_arrays,
+            steps=steps[-1:],
+            outcomes=np.array([Outcome.TIME_UP], np.int8),
+            time_step=time_step,
+            comm_radius=self.comm_radius,
+            config=config,
+            body_state=dict(zip(self.body_state_names, body_arrays, strict=True)),
+        )
+
 
 MAX_TRIAL_AGENTS = 100
 """Number of agents on which a new controller is tried before it takes over."""

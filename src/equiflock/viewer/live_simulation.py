@@ -11,30 +11,29 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.typing import NDArray
 
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.randomness import make_rng
+from equiflock._runtime.specs import format_options
 from equiflock.flock import Condition, Conditions, Flock, Role
+from equiflock.observations.orbit import Orbit
 from equiflock.protocols import Controller
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.options import format_options
-from equiflock.runtime.randomness import make_rng
 from equiflock.scenarios import Scenario, Stop
+from equiflock.scenarios.endings import obstacle_disks
 from equiflock.scenarios.obstacle_shapes import add_obstacle
 from equiflock.scenarios.registry import choose_orbit, describe_disagreement
-from equiflock.scenarios.until_passed import obstacle_disks
-from equiflock.senses.orbit import Orbit
 from equiflock.simulation.failures import FailureKind
 from equiflock.simulation.simulate import describe_part
 from equiflock.simulation.trajectory import Trajectory
-from equiflock.viewer.agent_selection import (
+from equiflock.viewer.frames import NO_LINKS, FlockPicture
+from equiflock.viewer.live_flight import (
+    LiveFlight,
     compute_distances,
     keep_agents,
     select_controlled,
     select_obstacle,
     select_role,
 )
-from equiflock.viewer.frames import NO_LINKS, FlockPicture
-from equiflock.viewer.live_flight import LiveFlight
-from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, Setting
-from equiflock.viewer.world import WorldSetting
+from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, Setting, WorldSetting
 
 MAX_ADVANCE_SECONDS = 0.05
 """Time budget of `advance`, which may make fewer steps than requested, to keep the page responsive."""

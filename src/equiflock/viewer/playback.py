@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from equiflock._runtime.checks import InputError
 from equiflock.flock import Role, Vectors
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError
 from equiflock.scenarios import Stop
-from equiflock.scenarios.until_passed import obstacle_disks
+from equiflock.scenarios.endings import obstacle_disks
 from equiflock.simulation.body_motion import compute_acceleration_between
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.frames import NO_LINKS, FlockPicture, build_links

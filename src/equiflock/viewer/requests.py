@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from typing_extensions import override
 
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.simulation.failures import FailureKind
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.setting import (
@@ -18,10 +18,11 @@ from equiflock.viewer.setting import (
     LawOptions,
     Point,
     Setting,
+    StrictModel,
+    WorldSetting,
     check_law_options,
+    format_validation_error,
 )
-from equiflock.viewer.strict_model import StrictModel, format_validation_error
-from equiflock.viewer.world import WorldSetting
 
 MAX_REQUEST_BYTES = 16 * 1024
 """Maximum size of a message from a page."""

@@ -20,7 +20,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers
 from typing_extensions import override
 
-from equiflock.runtime.checks import InputError
+from equiflock._runtime.checks import InputError
 from equiflock.viewer.deadlines import PROTOCOLS
 from equiflock.viewer.flight_archive import FILM_NAME, FlightArchive
 from equiflock.viewer.requests import MAX_REQUEST_BYTES

@@ -12,8 +12,8 @@ from typing import Any
 
 from fastapi import WebSocket, WebSocketDisconnect
 
-from equiflock.runtime import compile_progress
-from equiflock.runtime.checks import InputError
+from equiflock._runtime import compile_progress
+from equiflock._runtime.checks import InputError
 from equiflock.scenarios import SearchCancelledError, Stop
 from equiflock.viewer import requests
 from equiflock.viewer.flight_archive import FlightArchive

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.classical.formation import Formation
+from equiflock.controllers.classical.patterns import assign_places, make_pattern_points, pattern_error
 from equiflock.flock import Condition, Flock, Role
-from equiflock.patterns import assign_places, make_pattern_points, pattern_error
-from equiflock.runtime.checks import InputError
-from equiflock.senses.aggregation import observe
+from equiflock.observations.aggregation import observe
 from tests import twins
 from tests.flocks import flocks
 

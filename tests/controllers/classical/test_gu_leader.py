@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.classical.gu_leader import GuLeader
 from equiflock.flock import Condition, Flock, Role
-from equiflock.runtime.checks import InputError
-from equiflock.senses.aggregation import DelayedAggregation, observe
+from equiflock.observations.aggregation import DelayedAggregation, observe
 from tests import twins
 from tests.flocks import flocks
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.classical.pair_law import LocalLaw, PairLaw
 from equiflock.controllers.registry import find_factory, is_bundled
 from equiflock.flock import Flock, Role
-from equiflock.runtime.checks import InputError
 from tests import twins
 from tests.cli.commands import failure, run
 from tests.controllers.classical.pairwise import accelerations

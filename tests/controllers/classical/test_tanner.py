@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
+from equiflock._runtime import threads
+from equiflock._runtime.checks import InputError
 from equiflock.controllers import load
 from equiflock.controllers.classical.tanner import Tanner
 from equiflock.features import paper_senses
 from equiflock.flock import Condition, Flock, Role
-from equiflock.runtime import threads
-from equiflock.runtime.checks import InputError
+from equiflock.observations.aggregation import observe
 from equiflock.scenarios import random_disk
-from equiflock.senses.aggregation import observe
 from equiflock.simulation.flight_builder import flight
 from tests import twins
 from tests.flocks import flocks

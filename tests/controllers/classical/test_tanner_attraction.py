@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import equiflock as ef
 from equiflock.controllers import load
 from equiflock.flock import Condition, Flock, Role
-from equiflock.senses.aggregation import observe
+from equiflock.observations.aggregation import observe
 from tests import twins
 from tests.controllers.classical.test_tanner import accelerations, in_whole_arrays
 from tests.controllers.classical.test_tanner_options import LAWS

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 import equiflock as ef
 from equiflock import cli
+from equiflock._runtime import threads
+from equiflock._runtime.checks import InputError
 from equiflock.controllers import load
+from equiflock.controllers.classical.pair_law import sum_over_all_pairs
 from equiflock.controllers.classical.tanner import Tanner
 from equiflock.controllers.registry import is_bundled
 from equiflock.flock import Flock, Role, Vectors
-from equiflock.pairs.all_pairs import sum_over_all_pairs
-from equiflock.runtime import threads
-from equiflock.runtime.checks import InputError
+from equiflock.observations.aggregation import observe
 from equiflock.scenarios import random_disk
-from equiflock.senses.aggregation import observe
 from equiflock.simulation.flight_builder import flight
 from tests import twins
 from tests.controllers.classical.test_tanner import accelerations, in_whole_arrays

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 import equiflock as ef
+from equiflock._runtime import threads
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.compiled import AGENTS_PER_THREAD
 from equiflock.controllers.networks.lane_kernels import LANES
 from equiflock.controllers.networks.models import ETDAGNN, TDAGNN
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
-from equiflock.runtime import threads
-from equiflock.runtime.checks import InputError
 
 
 def observations(flocks: int, agents: int, hops: int, D: int, seed: int = 0) -> Any:

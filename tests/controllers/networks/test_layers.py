@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 from torch import Tensor, nn
 
-from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, convolve
+from equiflock.controllers.networks.models import Conv, EqConv, ScaleLog, ScaleTanh, convolve
 
 LAYERS: list[nn.Module] = [EqConv(3, 5, 2), ScaleLog(), ScaleTanh()]
 

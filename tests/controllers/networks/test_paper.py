@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
-from equiflock.runtime.checks import InputError
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.architecture import STARLING_CHANNELS as CHANNELS
 from equiflock.controllers.networks.lane_kernels import LANES
 from equiflock.controllers.networks.models import find_trainable_chain
-from equiflock.runtime.checks import InputError
 
 OBSTACLE = len(CHANNELS) - 1
 """The channel that tells of obstacles."""

@@ -15,7 +15,7 @@ from torch import nn
 
 import equiflock as ef
 from equiflock.controllers.loading import make_network
-from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
+from equiflock.controllers.networks.models import Conv, EqConv, ScaleLog, ScaleTanh
 from equiflock.deployment.compiled_agent import COMPILER_FLAGS
 from equiflock.deployment.export.c_header import count_agent_bytes
 from equiflock.deployment.export.program import read_program
@@ -61,7 +61,7 @@ def test_new_networks_of_any_channels_and_hops(name: str, tmp_path: Path) -> Non
 
 
 def test_weights_of_another_public_code(tmp_path: Path) -> None:
-    from equiflock.controllers.networks.tolstaya_weights import from_tolstaya, to_tolstaya
+    from equiflock.controllers.networks.models import from_tolstaya, to_tolstaya
 
     controller = from_tolstaya(to_tolstaya(ef.load_module("tdagnn")))
     assert fly(controller, start_of(), compiled(controller, tmp_path), STEPS).worst < CLOSE

@@ -12,7 +12,7 @@ import pytest
 
 import equiflock as ef
 from equiflock.cli import main
-from equiflock.deployment.agent import import_agent_class
+from equiflock.deployment.agents import import_agent_class
 from equiflock.deployment.compiled_agent import compile_header
 from equiflock.deployment.export.program import read_program
 from equiflock.deployment.wire_format import count_message_bytes

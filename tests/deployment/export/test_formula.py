@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.deployment.export.formula import Formula, build_formulas, format_c_float
+from equiflock.deployment.export.source_text import Formula, build_formulas, format_c_float
 from equiflock.features import Feature, find_feature
 
 GAIN = 1.5

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import equiflock as ef
-from equiflock.experiments.atlas import claims
-from equiflock.experiments.atlas.claims import (
+from equiflock.evaluation.atlas import claims
+from equiflock.evaluation.atlas.claims import (
     BondLength,
     ClaimJob,
     ConnectedShare,
@@ -21,7 +19,9 @@ from equiflock.experiments.atlas.claims import (
     SmallestDistance,
     SuccessRate,
 )
-from equiflock.experiments.atlas.entries import ENTRIES, build_claim_jobs
+from equiflock.evaluation.atlas.entries import ENTRIES, build_claim_jobs
+
+import equiflock as ef
 from equiflock.scenarios import RandomDisk
 
 FEW = RandomDisk(3, agents=20)

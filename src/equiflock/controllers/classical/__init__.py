@@ -1,5 +1,5 @@
 """Classical control laws, one file each. All files of this folder are imported, which registers them."""
 
-from equiflock.runtime.discovery import import_submodules
+from equiflock._runtime.imports import import_submodules
 
 import_submodules(__name__, __path__)

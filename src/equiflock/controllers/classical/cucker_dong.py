@@ -20,11 +20,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from equiflock.controllers.classical.cucker_smale import CuckerSmaleBase
-from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm
+from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm, sum_over_all_pairs
 from equiflock.controllers.registry import controller
 from equiflock.features import Channel, Senses, feature, format_feature_name
 from equiflock.flock import OBSTACLE, Flock, Observations, Vectors
-from equiflock.pairs.all_pairs import sum_over_all_pairs
 
 
 @feature("core", vector="position")

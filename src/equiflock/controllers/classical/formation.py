@@ -29,14 +29,19 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.controllers.classical.cucker_smale_singular import CuckerSmaleSingularBase
-from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm
+from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm, sum_over_all_pairs
+from equiflock.controllers.classical.patterns import (
+    DEFAULT_SPACING,
+    WORD_METADATA,
+    Pattern,
+    assign_places,
+    check_pattern,
+)
 from equiflock.controllers.registry import controller
 from equiflock.features import Senses, feature, format_feature_name
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Observations, Vectors
-from equiflock.pairs.all_pairs import sum_over_all_pairs
-from equiflock.patterns import DEFAULT_SPACING, WORD_METADATA, Pattern, assign_places, check_pattern
-from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 
 PullNetwork: TypeAlias = Literal["all", "chain"]
 

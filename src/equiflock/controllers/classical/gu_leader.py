@@ -27,11 +27,11 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from equiflock._runtime.checks import InputError, check_count, check_positive, is_finite, shorten_repr
 from equiflock.controllers.classical.pair_law import ChannelSums, PairLaw, clamp_norm
 from equiflock.controllers.registry import controller
 from equiflock.features import Channel, Senses, format_feature_name
 from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
-from equiflock.runtime.checks import InputError, check_count, check_positive, is_finite, shorten_repr
 
 Goal: TypeAlias = str | float | Sequence[float] | None
 """A point, as numbers or as text with commas; None for the default."""

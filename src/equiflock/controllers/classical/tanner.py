@@ -18,6 +18,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
+from equiflock._runtime import threads
+from equiflock._runtime.checks import InputError, check_choice, check_positive, is_finite, shorten_repr
+from equiflock._runtime.jit import Array, Index, kernel
+from equiflock._runtime.memory import as_read_only
+from equiflock.controllers.classical.pair_law import sum_over_all_pairs
 from equiflock.controllers.registry import controller
 from equiflock.features import (
     PAPER_FEATURES,
@@ -29,11 +34,6 @@ from equiflock.features import (
     paper_senses,
 )
 from equiflock.flock import LEADER, OBSTACLE, Flock, Observations, Roles, Vectors
-from equiflock.pairs.all_pairs import sum_over_all_pairs
-from equiflock.runtime import threads
-from equiflock.runtime.arrays import as_read_only
-from equiflock.runtime.checks import InputError, check_choice, check_positive, is_finite, shorten_repr
-from equiflock.runtime.jit import Array, Index, kernel
 
 ClampBy: TypeAlias = Literal["norm", "entry"]
 Aim: TypeAlias = Literal["flock", "leaders"]

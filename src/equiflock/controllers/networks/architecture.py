@@ -13,10 +13,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from equiflock._runtime.checks import InputError, check_choice, check_count
 from equiflock.controllers.classical.tanner import LEAVING_FEATURE
 from equiflock.controllers.registry import register_network
 from equiflock.features import Aggregation, Channel, HopMean, Senses, format_feature_name, paper_channels
-from equiflock.runtime.checks import InputError, check_choice, check_count
 
 Activation: TypeAlias = Literal["tanh", "scale-tanh", "scale-log"]
 """tanh acts on numbers; scale-tanh and scale-log act on vectors."""

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from equiflock._runtime.jit import Array, kernel
 from equiflock.controllers.networks.architecture import Activation, Architecture, Convolution
 from equiflock.controllers.networks.lane_kernels import pad_size
-from equiflock.runtime.jit import Array, kernel
 
 IDENTITY, TANH, SCALE_TANH, SCALE_LOG = range(4)
 """Activations after a layer."""

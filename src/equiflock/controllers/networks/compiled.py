@@ -10,6 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from equiflock._runtime import threads
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.jit import Array, Index, kernel
 from equiflock.controllers.networks.architecture import Architecture
 from equiflock.controllers.networks.chain import (
     ACTIVATION,
@@ -34,10 +37,7 @@ from equiflock.controllers.networks.lane_kernels import (
 )
 from equiflock.features import Senses
 from equiflock.flock import Observations, Vectors
-from equiflock.orbit_technique import Orbit
-from equiflock.runtime import threads
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.observations.orbit import Orbit
 
 AGENTS_PER_THREAD = 4_000
 """Smallest number of agents for which starting another thread pays."""

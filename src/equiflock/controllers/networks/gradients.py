@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from equiflock._runtime.jit import Array, Index, kernel
 from equiflock.controllers.networks.chain import (
     ACTIVATION,
     FOLDED_BIAS_OFFSET,
@@ -55,7 +56,6 @@ from equiflock.controllers.networks.lane_kernels import (
     compute_log_derivatives,
     compute_tanh_derivatives,
 )
-from equiflock.runtime.jit import Array, Index, kernel
 
 NO_TUPLE = -1
 """Owner of a lane without an agent."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from equiflock.runtime.jit import Array, Index, fma, inline_kernel, kernel
+from equiflock._runtime.jit import Array, Index, fma, inline_kernel, kernel
 
 LANES = 128
 """Number of agents per block."""

@@ -6,6 +6,7 @@ observation only. Layers, as well as the compiled form, are built from an `Archi
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.networks.architecture import (
     Activation,
     Architecture,
@@ -25,11 +27,104 @@ from equiflock.controllers.networks.architecture import (
 )
 from equiflock.controllers.networks.chain import Chain, build_chain
 from equiflock.controllers.networks.compiled import CompiledNetwork
-from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, compose_layers
 from equiflock.controllers.networks.weights import collect_tensors, write_weights
 from equiflock.controllers.torch_bridge import accept_numpy
 from equiflock.features import Senses
-from equiflock.runtime.checks import InputError
+
+# Layers over hops and channels, for numbers and for vectors (section 3 of the paper).
+#
+# Numbers have the shape (.., F, C): F hops, C channels. Vectors have their components first, (D, .., F, C), so that
+# every operation runs over contiguous channels. No layer depends on D.
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return the convolution along the hops without padding: (.., F, C) to (.., F - k + 1, C').
+
+    Args:
+        x: (.., F, C).
+        weight: (C', C, k).
+        bias: (C',).
+
+    The matrix product over all windows of k hops is much faster than torch's conv1d for networks of this size.
+    """
+    # A kernel of size 1 acts on each hop separately.
+    if weight.shape[2] == 1:
+        return functional.linear(x, weight.squeeze(2), bias)
+    # Windows of k hops as rows (.., F - k + 1, k C), and the weights in the same order, (C', k C).
+    windows = x.unfold(-2, weight.shape[2], 1).transpose(-1, -2).flatten(-2)
+    return functional.linear(windows, weight.transpose(1, 2).flatten(1), bias)
+
+
+def compose_layers(first: Conv | EqConv, second: Conv | EqConv) -> tuple[Tensor, Tensor | None]:
+    """Return weight and bias of the layer that equals two consecutive layers of kernel size 1.
+
+    W = W_2 W_1, of shape (C'', C), and b = W_2 b_1 + b_2, or None for layers of vectors. This avoids the largest matrix
+    product of the network.
+    """
+    # Equivariant layers have no bias.
+    outer = second.weight.squeeze(2)
+    bias = torch.addmv(second.bias, outer, first.bias) if isinstance(first, Conv) and isinstance(second, Conv) else None
+    return outer @ first.weight.squeeze(2), bias
+
+
+class Conv(nn.Module):
+    """A convolution of numbers along the hops, with bias: (.., F, C) to (.., F - k + 1, C')."""
+
+    def __init__(self, channels_in: int, channels_out: int, kernel_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(channels_out, channels_in, kernel_size))
+        self.bias = nn.Parameter(torch.zeros(channels_out))
+        nn.init.xavier_uniform_(self.weight)
+
+    def draw_biases(self) -> None:
+        """Draw biases as torch's convolutions do, uniform in [-1, 1] / sqrt(C k); they are zero before."""
+        _, channels_in, kernel_size = self.weight.shape
+        bound = 1.0 / math.sqrt(channels_in * kernel_size)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (.., F, C) to (.., F - k + 1, C')."""
+        return convolve(x, self.weight, self.bias)
+
+
+class EqConv(nn.Module):
+    """A convolution of vectors: EqConv(x)[o] = sum over channels c and hops f of W[o, c, f] x_{c, f}.
+
+    The layer sums vectors times numbers, treats all components alike and has no bias, so it commutes with every
+    orthogonal matrix, in any dimension.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, kernel_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(channels_out, channels_in, kernel_size))
+        nn.init.xavier_uniform_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (D, .., F, C) to (D, .., F - k + 1, C')."""
+        return convolve(x, self.weight)
+
+
+class ScaleLog(nn.Module):
+    """Scale-log, which shortens long vectors: x ln(1 + |x|) / |x|, and 0 at 0, where the derivative is the identity."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (D, ..) to (D, ..)."""
+        norm = _compute_norm(x)
+        return x * (torch.log1p(norm) / norm)
+
+
+class ScaleTanh(nn.Module):
+    """Scale-tanh, which shortens short vectors: x tanh |x|, with derivative zero at 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (D, ..) to (D, ..)."""
+        return x * torch.tanh(_compute_norm(x))
+
+
+def _compute_norm(x: Tensor) -> Tensor:
+    """Return |x| along the first axis, and 1e-15 instead of 0, where the root has no gradient."""
+    return torch.sqrt((x * x).sum(0) + 1e-30)
+
 
 ACTIVATION_MODULES: dict[Activation, type[nn.Module]] = {
     "tanh": nn.Tanh,
@@ -230,3 +325,65 @@ def _is_unmodified(network: Any) -> bool:
         if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
             return False
     return all(parameter.dtype == torch.float32 for parameter in network.parameters())
+
+
+# Conversion of TDAGNN weights from and to the layout of Tolstaya's public code.
+#
+# There, `conv_layers.{0,1,2}` are two-dimensional convolutions with kernels (32, 6, K, 1), (32, 32, 1, 1), (2, 32, 1,
+# 1) and biases, and the six input channels are ordered [vx, rx/r^4, rx/r^2, vy, ry/r^4, ry/r^2]; here the components of
+# a vector are adjacent, [vx, vy, rx/r^4, ry/r^4, rx/r^2, ry/r^2].
+
+CHANNEL_ORDER = torch.arange(6).reshape(2, 3).T.flatten()
+"""CHANNEL_ORDER[c] is the index in Tolstaya's order of equiflock's channel c."""
+
+
+def from_tolstaya(source: str | os.PathLike[str] | Mapping[str, Tensor]) -> TDAGNN:
+    """Return a `tdagnn` for D = 2 with the weights of a state dict, or of a torch file (opened with weights_only).
+
+    K follows from the first kernel; the network is in evaluation mode. Raise InputError if names or shapes differ.
+    """
+    state = _read_state_dict(source) if isinstance(source, (str, os.PathLike)) else dict(source)
+    expected = {f"conv_layers.{n}.{part}" for n in range(3) for part in ("weight", "bias")}
+    if set(state) != expected:
+        raise InputError(f"expected a state dict of {sorted(expected)}; got {sorted(state)}")
+    first = state["conv_layers.0.weight"]
+    if first.ndim != 4 or first.shape[:2] != (32, 6) or first.shape[3] != 1:
+        raise InputError(f"conv_layers.0.weight must have shape (32, 6, K, 1); got {tuple(first.shape)}")
+    network = TDAGNN(describe_tdagnn(hops=first.shape[2]))
+    # Reorder the input channels of the first layer, and drop the last axis, of size 1, of all kernels.
+    converted = {}
+    for n in range(3):
+        weight = state[f"conv_layers.{n}.weight"]
+        converted[f"layers.{n}.weight"] = (weight[:, CHANNEL_ORDER] if n == 0 else weight).squeeze(-1)
+        converted[f"layers.{n}.bias"] = state[f"conv_layers.{n}.bias"]
+    try:
+        network.load_state_dict(converted)
+    except RuntimeError as error:
+        raise InputError(f"the weights do not fit: {str(error).splitlines()[-1].strip()}") from None
+    return network.eval()
+
+
+def to_tolstaya(network: TDAGNN) -> dict[str, Tensor]:
+    """Return a copy of the state dict of a `tdagnn` for D = 2 in Tolstaya's layout; other networks raise InputError."""
+    if network.name != "tdagnn" or network.dimensions != 2:
+        raise InputError(f"the network must be tdagnn for D = 2; got {network.name} for D = {network.dimensions}")
+    state = {}
+    for name, tensor in network.state_dict().items():
+        _, n, part = name.split(".")
+        # The inverse of `from_tolstaya`: Tolstaya's channel order, and an axis of size 1 at the end.
+        converted = tensor.clone()
+        if part == "weight":
+            converted = (converted[:, torch.argsort(CHANNEL_ORDER)] if n == "0" else converted).unsqueeze(-1)
+        state[f"conv_layers.{n}.{part}"] = converted
+    return state
+
+
+def _read_state_dict(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """Read a torch file on the CPU without running its code; raise InputError if it is missing or unreadable."""
+    if not Path(path).is_file():
+        raise InputError(f"no weights at {path}: there is no such file")
+    try:
+        return dict(torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # torch raises many types for foreign or damaged files
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path} is not a readable torch file of weights: {reason}") from None

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from equiflock.orbit_technique import Orbit
-from equiflock.runtime.checks import InputError, check_positive
-from equiflock.runtime.checksums import VersionMismatchError, compute_checksum
-from equiflock.runtime.files import atomic_write
-from equiflock.runtime.options import parse_options
+from equiflock._runtime.checks import InputError, check_positive
+from equiflock._runtime.checksums import VersionMismatchError, compute_checksum
+from equiflock._runtime.files import atomic_write
+from equiflock._runtime.specs import parse_options
+from equiflock.observations.orbit import Orbit
 from equiflock.version import __version__
 
 Tensor: TypeAlias = NDArray[Any]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from equiflock.runtime.checks import InputError, check_count
+from equiflock._runtime.checks import InputError, check_count
 
 PAPER_NETWORKS = ("tdagnn", "tdagnn-tf", "tdagnn-tf-mean", "etdagnn")
 """The paper's four networks, trained by the default recipe."""

@@ -7,24 +7,25 @@ from pathlib import Path
 
 import numpy as np
 
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.files import atomic_write
 from equiflock.controllers.loading import load
 from equiflock.deployment.export.c_header import collect_weights, format_c_header
-from equiflock.deployment.export.export_checks import (
+from equiflock.deployment.export.numpy_agent import format_numpy_agent
+from equiflock.deployment.export.onnx import write_onnx
+from equiflock.deployment.export.program import (
+    Program,
     check_local,
     get_controller_name,
+    read_program,
     resolve_dimensions,
     resolve_orbit,
     unwrap_scaled,
 )
-from equiflock.deployment.export.numpy_agent import format_numpy_agent
-from equiflock.deployment.export.onnx import write_onnx
-from equiflock.deployment.export.program import Program, read_program
 from equiflock.deployment.export.readme import format_readme
-from equiflock.deployment.export.template import make_identifier
-from equiflock.orbit_technique import Orbit
+from equiflock.deployment.export.source_text import make_identifier
+from equiflock.observations.orbit import Orbit
 from equiflock.protocols import Controller
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.files import atomic_write
 
 SUFFIXES = (".h", ".onnx", ".npz", ".py")
 

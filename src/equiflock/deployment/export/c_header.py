@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from equiflock.deployment.export.formula import build_formulas, format_c_float
 from equiflock.deployment.export.program import Activation, FloatArray, Program
-from equiflock.deployment.export.template import fill_template, make_identifier
+from equiflock.deployment.export.source_text import build_formulas, fill_template, format_c_float, make_identifier
 from equiflock.deployment.wire_format import count_message_bytes
 from equiflock.features import Feature
 from equiflock.version import __version__

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from equiflock.deployment.export.c_header import format_title, format_units, list_features, list_template_parts
-from equiflock.deployment.export.formula import build_formulas
 from equiflock.deployment.export.program import Activation, Program
-from equiflock.deployment.export.template import fill_template
+from equiflock.deployment.export.source_text import build_formulas, fill_template
 from equiflock.version import __version__
 
 VECTOR_ACTIVATIONS: dict[Activation, tuple[str, str]] = {

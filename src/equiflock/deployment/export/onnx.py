@@ -10,16 +10,17 @@ import os
 import warnings
 from typing import Any, cast
 
-from equiflock.deployment.export.export_checks import (
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.files import atomic_write
+from equiflock._runtime.imports import require_modules, require_torch
+from equiflock.deployment.export.program import (
     check_local,
     get_controller_name,
+    is_network,
+    read_program,
     resolve_dimensions,
     unwrap_scaled,
 )
-from equiflock.deployment.export.program import is_network, read_program
-from equiflock.runtime.checks import InputError
-from equiflock.runtime.extras import require_modules, require_torch
-from equiflock.runtime.files import atomic_write
 
 INPUT, OUTPUT = "observations", "accelerations"
 

@@ -10,7 +10,7 @@ from equiflock.deployment.export.c_header import (
     list_features,
 )
 from equiflock.deployment.export.program import Program
-from equiflock.deployment.export.template import make_identifier
+from equiflock.deployment.export.source_text import make_identifier
 from equiflock.deployment.wire_format import OBSTACLE_GROUP, VERSION, count_message_bytes
 from equiflock.version import __version__
 

@@ -1,0 +1,42 @@
+"""Read-only arrays and dictionaries, and the physical memory of the machine."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NoReturn
+
+from numpy.typing import NDArray
+
+# Read-only arrays and dictionaries.
+
+
+def as_read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view of an array, which itself stays writable; both share the memory."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+class ReadOnlyDict(dict[str, Any]):
+    """A dictionary that cannot be changed after construction; it can be copied and pickled."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("this dictionary is read-only: change a copy of it")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = pop = popitem = clear = setdefault = _refuse
+
+    def __reduce__(self) -> tuple[type[ReadOnlyDict], tuple[dict[str, Any]]]:
+        """Pickle as a plain dictionary that becomes read-only again."""
+        return ReadOnlyDict, (dict(self),)
+
+
+# Physical memory of the machine.
+
+
+def read_physical_memory() -> float:
+    """Return the bytes of physical memory; infinity if unknown."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")

@@ -1,0 +1,129 @@
+"""Reliable Ctrl-C: a KeyboardInterrupt also where Python drops exceptions."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+RESEND_DELAY = 0.05
+"""Seconds until SIGINT is sent again after Python dropped a KeyboardInterrupt."""
+
+COMPILER_MODULE = "llvmlite.binding.executionengine"
+"""Module of the functions that LLVM calls back while it compiles a kernel."""
+
+
+@contextmanager
+def ensure_keyboard_interrupt() -> Iterator[None]:
+    """Ensure that Ctrl-C in this block of the main thread raises KeyboardInterrupt.
+
+    Python raises it wherever the program is, and drops it with a printed line in a destructor or in a function that C
+    calls back; the program would continue. In that case SIGINT is sent again after a delay, until it has an effect. No
+    effect if SIGINT is ignored or has a handler other than Python's.
+    """
+    # Leave the handler alone if Ctrl-C is ignored, as in a shell's background job, or has another handler.
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    previous_hook = sys.unraisablehook
+
+    def resend_or_report(dropped: Any) -> None:
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            _resend_sigint()
+        else:
+            previous_hook(dropped)
+
+    sys.unraisablehook = resend_or_report
+    signal.signal(signal.SIGINT, raise_keyboard_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = previous_hook
+
+
+def raise_keyboard_interrupt(signum: int, frame: FrameType | None) -> None:
+    """Handle SIGINT: raise KeyboardInterrupt, or send SIGINT again later if a compiler callback is running."""
+    # Numba receives the compiled object in such a callback; an exception there makes it fail later.
+    while frame is not None:
+        if frame.f_globals.get("__name__") == COMPILER_MODULE:
+            _resend_sigint()
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _resend_sigint() -> None:
+    """Send SIGINT after a delay from another thread; here it would be dropped again."""
+    timer = threading.Timer(RESEND_DELAY, _send_sigint)
+    timer.daemon = True
+    timer.start()
+
+
+def _send_sigint() -> None:
+    """Send SIGINT to the main thread, which wakes it if it is waiting."""
+    # Send it to the main thread if possible, which wakes the thread if it is waiting.
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main is not None:
+        signal.pthread_kill(main, signal.SIGINT)
+    else:
+        signal.raise_signal(signal.SIGINT)
+
+
+# Ctrl-C in a training: once to stop at a checkpoint after this epoch, twice to stop immediately.
+
+
+class StopRequest:
+    """Context manager that turns Ctrl-C into a request to stop, which the training polls.
+
+    In `with StopRequest(confirm) as stop_request: run.train(.., should_stop=stop_request)`, the first Ctrl-C makes
+    `stop_request()` return True and calls `confirm` from a thread. A second Ctrl-C raises KeyboardInterrupt. So does
+    one before the first poll, when no work would be lost.
+    """
+
+    def __init__(self, confirm: Callable[[], object]) -> None:
+        self.confirm = confirm
+        self._was_polled = self._is_requested = False
+        self._block_ended = threading.Event()
+
+    def __call__(self) -> bool:
+        """Return whether Ctrl-C was pressed; the training calls this before every epoch."""
+        self._was_polled = True
+        return self._is_requested
+
+    def __enter__(self) -> StopRequest:
+        # Only the main thread may install signal handlers; in other threads Ctrl-C is unchanged.
+        self._previous_handler: Any = None
+        if threading.current_thread() is threading.main_thread():
+            self._previous_handler = signal.signal(signal.SIGINT, self._handle_sigint)
+            # The handler may have interrupted a write to the terminal, so a thread prints the confirmation.
+            self._confirm_thread = threading.Thread(target=self._confirm_when_requested, daemon=True)
+            self._confirm_thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._previous_handler is not None:
+            signal.signal(signal.SIGINT, self._previous_handler)
+            self._block_ended.set()
+            self._confirm_thread.join()
+
+    def _handle_sigint(self, signum: int, frame: FrameType | None) -> None:
+        """Record the first SIGINT; raise KeyboardInterrupt for a second, or for one before the first poll."""
+        if self._is_requested or not self._was_polled:
+            raise_keyboard_interrupt(signum, frame)
+        else:
+            self._is_requested = True
+
+    def _confirm_when_requested(self) -> None:
+        """Wait for a request or the end of the block, and call `confirm` if there was a request. Runs in a thread."""
+        has_ended = False
+        while not (has_ended or self._is_requested):
+            has_ended = self._block_ended.wait(timeout=0.05)
+        if self._is_requested:
+            self.confirm()

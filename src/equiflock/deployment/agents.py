@@ -1,0 +1,186 @@
+"""The interface of one robot's controller: messages in, an acceleration and the next message out.
+
+Robot processes import this file, so it has few imports: it imports kernels only for agents that need them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from equiflock.controllers import load
+from equiflock.deployment.wire_format import Message, decode_message, encode_message, make_zero_hops
+from equiflock.flock import FOLLOWER, NO_GROUP, OBSTACLE, Flock
+from equiflock.graph.radius_graph import Graph
+from equiflock.observations.aggregation import DelayedAggregation
+from equiflock.observations.orbit import Orbit
+from equiflock.protocols import Controller
+from equiflock.simulation.flight_builder import make_decision_function
+
+AgentKind: TypeAlias = Literal["numpy", "c", "package"]
+"""Implementation of an agent: the exported NumPy file, the exported C header as a shared library, or the package."""
+
+
+class Agent(Protocol):
+    """The controller of one robot. A step is `begin`, `receive` for each message that arrives, and `end`.
+
+    The order is that of `equiflock.simulate`: all agents send their state and their observations of the previous step,
+    then receive messages, then act. An agent has no input other than these calls.
+    """
+
+    step: int
+    """Number of the current step, which its messages contain; `end` increments it."""
+
+    def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
+        """Begin a step with the robot's measured position and velocity, D numbers each. Return the message to send."""
+        ...
+
+    def receive(self, message: bytes) -> str | None:
+        """Store a message of this step. Return None if it was stored, else the reason why it was dropped."""
+        ...
+
+    def end(self) -> Iterable[float]:
+        """End the step. Return the acceleration, D float32 numbers in the robot's units."""
+        ...
+
+
+def import_agent_class(path: str | os.PathLike[str]) -> Callable[..., Agent]:
+    """Run an exported NumPy file and return its class `Agent`. Its weights (.npz) must be in the same directory."""
+    spec = importlib.util.spec_from_file_location("exported_agent", path)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    agent_class: Callable[..., Agent] = module.Agent
+    return agent_class
+
+
+def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
+    """Return a function that makes new agents, at step 0 and without observations.
+
+    For kind "package", compile the agent's kernels before returning.
+
+    Args:
+        kind: implementation of the agent.
+        program: path of the exported file (.py) or the shared library (.so), or the name of a controller.
+        settings: `number` and `group` of the robot; for the package all arguments of `PackageAgent`.
+    """
+    if kind == "numpy":
+        make = import_agent_class(program)
+        return lambda: make(settings["number"], settings["group"])
+    if kind == "c":
+        from equiflock.deployment.compiled_agent import CompiledAgent
+
+        return lambda: CompiledAgent(program, settings["number"], settings["group"])
+
+    compile_kernels(program, **settings)
+    return lambda: PackageAgent(program, **settings)
+
+
+# An agent that runs the package's senses and controller; works for every local controller.
+
+
+class PackageAgent:
+    """An agent that builds a flock from itself and the senders of its messages, and computes its observations.
+
+    Args:
+        controller: a local controller, or its name.
+        number: number of the robot in its messages.
+        group: group of the robot.
+        dimensions: D.
+        comm_radius: R, in the robots' unit of length.
+        orbit: arguments of `Orbit`, or None for no orbit technique.
+    """
+
+    def __init__(
+        self,
+        controller: str | Controller,
+        *,
+        number: int,
+        group: int = 0,
+        dimensions: int = 2,
+        comm_radius: float = 1.0,
+        orbit: Mapping[str, Any] | None = None,
+    ) -> None:
+        loaded = load(controller) if isinstance(controller, str) else controller
+        self.number, self.group, self.step = number, group, 0
+        self._senses, self._dimensions, self._comm_radius = loaded.senses, dimensions, comm_radius
+        self._orbit = None if orbit is None else Orbit(**orbit)
+        self._decide, _ = make_decision_function(loaded)
+        self._relayed_hops = make_zero_hops(loaded.senses, dimensions)
+        self._received: dict[int, Message] = {}
+
+    def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
+        """Begin a step with the robot's measured position and velocity, D numbers each. Return the message to send."""
+        r, v = np.array(position, np.float32), np.array(velocity, np.float32)
+        self._own_message = Message(self.number, self.step, r, v, self._relayed_hops, self.group)
+        self._received = {}
+        return encode_message(self._own_message)
+
+    def receive(self, message: bytes) -> str | None:
+        """Store a message of this step. Return None if it was stored, else the reason why it was dropped.
+
+        At most one message per sender and step is stored, the first.
+        """
+        decoded = decode_message(message, self._senses, self._dimensions)
+        if isinstance(decoded, str):
+            return decoded
+        if decoded.sender == self.number:
+            return "sender has this agent's own number"
+        if decoded.sender in self._received:
+            return "not newer than the last message of its sender"
+        self._received[decoded.sender] = decoded
+        return None
+
+    def end(self) -> list[float]:
+        """End the step. Return the acceleration, D float32 numbers in the robots' units.
+
+        Keep the observations for the next message, and increment `step`.
+        """
+        # Sorted by sender, so that sums do not depend on the order of arrival.
+        messages = [self._own_message, *(self._received[sender] for sender in sorted(self._received))]
+        flock = _build_flock(messages, self._comm_radius)
+        # Agent 0, the robot, receives from all others; they receive nothing.
+        N, others = len(messages), len(messages) - 1
+        sensing = DelayedAggregation(replace(self._senses, topology="fixed"), orbit=self._orbit)
+        sensing.fixed_graph = Graph(np.array([0] + [others] * N), np.arange(1, N), (1, N))
+        # Fill the buffer of the previous step with the observations in the messages.
+        before, _ = sensing.swap_buffers(self._senses.scale_flock(flock))
+        before[0, :, : self._relayed_hops.size] = [message.hops.ravel() for message in messages]
+        sensing.swap_buffers(self._senses.scale_flock(flock))
+        observations = sensing.observe(flock)[:, :1]
+        self._relayed_hops = observations[0, 0, :-1].copy()
+        self.step += 1
+        acceleration = self._decide(flock, np.ascontiguousarray(observations))
+        return [float(number) for number in np.asarray(acceleration)[0, 0].astype(np.float32)]
+
+
+def compile_kernels(controller: str | Controller, **settings: Any) -> None:
+    """Compile all kernels of an agent before the flight, by running one step with one neighbour.
+
+    `settings` are the arguments of `PackageAgent`; `number`, `dimensions` and `comm_radius` are required.
+    """
+    D = settings["dimensions"]
+    nearby, zero = [0.1 * settings["comm_radius"]] * D, [0.0] * D
+    agent = PackageAgent(controller, **settings)
+    other = PackageAgent(controller, **{**settings, "number": settings["number"] + 1})
+    agent.begin(zero, zero)
+    agent.receive(other.begin(nearby, zero))
+    agent.end()
+
+
+def _build_flock(messages: list[Message], comm_radius: float) -> Flock:
+    """Return the senders of messages as a single flock, in this order; all but obstacle agents are followers."""
+    is_obstacle = np.array([message.is_obstacle for message in messages])
+    groups = np.where(is_obstacle, NO_GROUP, [message.group for message in messages])
+    return Flock(
+        np.array([[message.position for message in messages]], np.float64),
+        np.array([[message.velocity for message in messages]], np.float64),
+        np.where(is_obstacle, OBSTACLE, FOLLOWER)[None],
+        groups=groups[None],
+        comm_radius=comm_radius,
+    )

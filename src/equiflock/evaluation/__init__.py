@@ -1,0 +1,1 @@
+"""Evaluation of controllers: against baselines, over grids of settings, and by speed."""

@@ -1,0 +1,338 @@
+"""Sweep over a grid of controllers, flock sizes, radii, hops and environments; each point is a job that may train."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from equiflock._runtime.checks import InputError, check_count, check_positive
+from equiflock._runtime.files import atomic_write
+from equiflock.controllers.loading import has_open_seed
+from equiflock.controllers.registry import is_bundled
+from equiflock.evaluation.curves import compute_weights_checksum, load_with_seed
+from equiflock.graph.radius_graph import components
+from equiflock.learning.recipe import DAgger
+from equiflock.plotting.style import TEXT_COLOUR
+from equiflock.protocols import Controller
+from equiflock.scenarios import RandomDisk
+from equiflock.simulation import metrics
+from equiflock.simulation.environment import DEFAULT_WORLD, World
+from equiflock.simulation.simulate import simulate
+
+METRICS = {
+    "ivv": "integral of the velocity variance",
+    "iman": "integral of the mean acceleration norm",
+    "final_velocity_variance": "velocity variance at the end",
+    "disconnected": "share of flocks disconnected at the end",
+}
+AXES = {"agents": "agents", "comm_radius": "communication radius", "hops": "hops"}
+"""Axes of every sweep; environment options with several values are further axes."""
+NON_AXIS_COLUMNS = {"controller", "seed", "flock", "remark", *METRICS}
+"""Columns of a sweep's table that are not axes."""
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """One point of the grid: test flocks under one controller, which may be trained for that point first."""
+
+    controller: str
+    seed: int
+    agents: int
+    comm_radius: float
+    hops: int | None
+    """K of a network that is trained for this point; None for controllers that are not trained here."""
+    epochs: int = 0
+    """Epochs of a training with these agents, radius and hops; 0 for no training."""
+    flocks: int = 20
+    time_step: float = 0.01
+    duration: float = 2.0
+    checksum: str = ""
+    """Checksum of the weights file; not verified if empty."""
+    plugin: str = ""
+    """Checksum of the plugin that defines controller or body; empty if the package defines both."""
+    world: World = DEFAULT_WORLD
+    """Radio, body and failures of the test flights; trainings use the paper's."""
+    axes: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
+    """Environment options that the sweep varies: columns of the table, not part of the stored result."""
+
+    def __post_init__(self) -> None:
+        # Checked when jobs are built, before any of them runs.
+        for name in ("agents", "flocks"):
+            check_count(name, getattr(self, name))
+        for name in ("comm_radius", "time_step", "duration"):
+            check_positive(name, getattr(self, name))
+        check_count("epochs", self.epochs, least=0)
+        self.world.check_duration(self.duration)
+        self.world.check_followers(self.agents)
+
+    @property
+    def key(self) -> str:
+        """Name of the job."""
+        name = self.controller.replace("/", "_")
+        point = f"sweep-{name}-{self.seed}-{self.agents}-{self.comm_radius:g}-{self.hops}"
+        return f"{point}-{self.world.file_suffix}".removesuffix("-")
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Columns that identify the job's rows in the experiment's table."""
+        names = "controller", "seed", "agents", "comm_radius", "hops"
+        return {name: getattr(self, name) for name in names} | dict(self.axes)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings, JSON-serializable."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("world", "axes")}
+        return {**values, "world": self.world.settings}
+
+    def run(self) -> pd.DataFrame:
+        """Return a row per flock with its metrics; `remark` is empty.
+
+        If no initial conditions exist for this point, return one row of NaN with the reason as `remark`.
+        """
+        # With a small radius no connected flock may exist: a result of the sweep, not a failure of the job.
+        try:
+            start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.comm_radius).draw()
+        except InputError as error:
+            return pd.DataFrame([{"flock": 0, **dict.fromkeys(METRICS, np.nan), "remark": str(error).split(":")[0]}])
+        controller = self.make_controller()
+        run = simulate(
+            start,
+            controller,
+            time_step=self.time_step,
+            duration=self.duration,
+            **self.world.flight_options,
+            keep_every=None,
+            record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
+        )
+        return pd.DataFrame(
+            {
+                "flock": np.arange(self.flocks),
+                "ivv": metrics.ivv(run),
+                "iman": metrics.iman(run),
+                "final_velocity_variance": run.series["velocity_variance"][-1],
+                "disconnected": (components(run.flock()).max(axis=1) > 0).astype(float),
+                "remark": "",
+            }
+        )
+
+    def make_controller(self) -> Controller:
+        """Load the controller or, if the job has epochs, train it in this process, without a run directory.
+
+        Raise InputError if a weights file differs from `checksum`.
+        """
+        if self.epochs == 0:
+            if self.checksum and compute_weights_checksum(self.controller, self.seed) != self.checksum:
+                raise InputError(f"{self.controller} is missing, or differs from the file that the sweep started with")
+            return load_with_seed(self.controller, self.seed)
+        from equiflock.learning.dagger import train
+
+        # Only the final weights are used, so validate as little as possible.
+        recipe = DAgger(
+            controller=self.controller,
+            epochs=self.epochs,
+            seed=self.seed,
+            agents=self.agents,
+            hops=self.hops or DAgger.hops,
+            comm_radius=self.comm_radius,
+            validation_flocks=1,
+            validate_every=self.epochs,
+        )
+        return cast(Controller, train(recipe))
+
+
+def build_sweep_jobs(
+    controllers: Sequence[str],
+    seeds: Sequence[int],
+    agents: Sequence[int],
+    radii: Sequence[float],
+    hops: Sequence[int | None],
+    plugin: str = "",
+    worlds: Sequence[tuple[Mapping[str, Any], World]] = (({}, DEFAULT_WORLD),),
+    **options: Any,
+) -> list[SweepJob]:
+    """Return the jobs of all combinations, the largest flocks first, so that workers finish at similar times.
+
+    Controllers without training seeds have jobs for the first seed only, unless they are trained. `options` are further
+    fields of `SweepJob`, such as `epochs`.
+
+    `plugin` is the checksum of the imported plugin, if any; jobs that depend on it have it in their names.
+    `worlds` are the environments, each with the options that identify it in the table.
+    """
+    grid = product(sorted(agents, reverse=True), controllers, radii, hops, worlds)
+
+    # Read each weights file once; networks that the jobs train have no file.
+    @cache
+    def get_checksum(name: str, seed: int) -> str:
+        return "" if options.get("epochs") else compute_weights_checksum(name, seed)
+
+    return [
+        SweepJob(
+            name,
+            seed,
+            n,
+            comm_radius,
+            K,
+            checksum=get_checksum(name, seed),
+            plugin="" if is_bundled(name) and world.is_bundled else plugin,
+            world=world,
+            axes=tuple(axes.items()),
+            **options,
+        )
+        for n, name, comm_radius, K, (axes, world) in grid
+        # Seeds belong to trained weights or to trainings; all other controllers have one job.
+        for seed in (seeds if has_open_seed(name) or options.get("epochs") else seeds[:1])
+    ]
+
+
+def list_axes(table: pd.DataFrame) -> list[str]:
+    """Return the axes of a sweep's table: agents, comm_radius and hops, then the environment options that vary."""
+    return [*AXES, *(column for column in table.columns if column not in NON_AXIS_COLUMNS and column not in AXES)]
+
+
+def summarize_sweep(table: pd.DataFrame, axes: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return a row per point of `axes` (default: all), with medians over flocks, seeds and the remaining axes.
+
+    `disconnected`, a share, is the mean.
+    """
+    by = ["controller", *(list_axes(table) if axes is None else axes)]
+    # Controllers that are not trained here have NaN hops, which form a group.
+    groups = table.groupby(by, dropna=False, sort=True)
+    result = groups[list(METRICS)].median()
+    result["disconnected"] = groups["disconnected"].mean()
+    return result.reset_index()
+
+
+# Heat maps of a sweep: one panel per controller and combination of values of the remaining axes.
+
+MISSING_COLOUR = "#d9d9d9"
+MAX_COLUMNS = 4
+MAX_PANELS = 24
+
+
+def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -> Path:
+    """Draw the medians of a metric over the two axes with the most values; cells without flocks are grey.
+
+    Each combination of values of the other axes has a panel, up to `MAX_PANELS`; if there were more, medians are also
+    taken over the axes with the fewest values.
+    """
+    (x_axis, y_axis, *rest), left_out = _choose_axes(table)
+    medians = summarize_sweep(table, [x_axis, y_axis, *rest])
+    # Panels are in rows of at most MAX_COLUMNS.
+    panels = list(medians.groupby(["controller", *rest], dropna=False, sort=False))
+    columns = min(len(panels), MAX_COLUMNS)
+    rows = -(-len(panels) // columns)
+    width = 1.6 + 0.75 * medians[x_axis].nunique(dropna=False)
+    height = 1.3 + 0.5 * medians[y_axis].nunique(dropna=False)
+    figure = Figure(figsize=(max(width, 3.6) * columns, max(height, 2.4) * rows), dpi=130, layout="constrained")
+    # One colour scale for all panels, so that controllers are comparable.
+    norm = _make_colour_norm(medians[metric])
+    grid = figure.subplots(rows, columns, squeeze=False)
+    image = None
+    for axes, ((controller, *values), panel_table) in zip(grid.flat, panels, strict=False):
+        image = _draw_panel(axes, panel_table, x_axis, y_axis, metric, norm)
+        fixed = ", ".join(
+            f"{_format_axis_name(axis)} {_format_axis_value(axis, value)}"
+            for axis, value in zip(rest, values, strict=True)
+        )
+        # Several values go on a second line, as a panel is too narrow for them beside the controller's name.
+        separator = "" if not rest else ", " if len(rest) == 1 else "\n"
+        axes.set_title(f"{controller}{separator}{fixed}", fontsize="medium", color=TEXT_COLOUR)
+    # The last row may have fewer panels than columns.
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    assert image is not None
+    bar = figure.colorbar(image, ax=grid, shrink=0.9, format="{x:g}")
+    suffix = f", median over {', '.join(map(_format_axis_name, left_out))}" if left_out else ""
+    figure.suptitle(f"{METRICS[metric]}{suffix}", color=TEXT_COLOUR)
+    if isinstance(norm, LogNorm):
+        bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        bar.ax.yaxis.set_minor_formatter(NullFormatter())
+    with atomic_write(path) as scratch:
+        FigureCanvasAgg(figure).print_png(str(scratch))
+    return Path(path)
+
+
+def _draw_panel(axes: Any, panel_table: pd.DataFrame, x_axis: str, y_axis: str, metric: str, norm: Normalize) -> Any:
+    """Draw one heat map on `axes`, with the number in every cell, and return its image.
+
+    Missing values on an axis ("no limit") come last.
+    """
+    values = panel_table.pivot(index=y_axis, columns=x_axis, values=metric)
+    # "No limit" is a missing value; sort it after the largest.
+    values = values.iloc[values.index.isna().argsort(kind="stable"), values.columns.isna().argsort(kind="stable")]
+    image = axes.imshow(np.ma.masked_invalid(values), norm=norm, cmap="viridis", aspect="auto", origin="lower")
+    axes.set_facecolor(MISSING_COLOUR)
+    axes.set_xticks(range(values.shape[1]), [_format_axis_value(x_axis, x) for x in values.columns])
+    axes.set_yticks(range(values.shape[0]), [_format_axis_value(y_axis, y) for y in values.index])
+    axes.set(xlabel=_format_axis_name(x_axis), ylabel=_format_axis_name(y_axis))
+    # Write each number in a colour that is legible on its cell.
+    for (y, x), number in np.ndenumerate(values.to_numpy()):
+        is_dark = bool(np.isfinite(number)) and norm(number) < 0.6
+        axes.text(
+            x,
+            y,
+            _format_number(number),
+            ha="center",
+            va="center",
+            color="white" if is_dark else TEXT_COLOUR,
+            fontsize=8,
+        )
+    return image
+
+
+def _choose_axes(table: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Return the axes to draw, those with most values first, and the axes over which medians are taken.
+
+    The first two are the axes of a map. The others, which need several values, have a panel per value, up to
+    MAX_PANELS.
+    """
+    counts = {axis: table[axis].nunique(dropna=False) for axis in list_axes(table)}
+    ordered = sorted(counts, key=lambda axis: -counts[axis])
+    # An axis with a single value is drawn only if the map needs it.
+    rest = [axis for axis in ordered[2:] if counts[axis] > 1]
+    panels = table.controller.nunique()
+    panel_axes = []
+    for axis in rest:
+        panels *= counts[axis]
+        if panels > MAX_PANELS:
+            break
+        panel_axes.append(axis)
+    return [*ordered[:2], *panel_axes], rest[len(panel_axes) :]
+
+
+def _make_colour_norm(values: pd.Series) -> Normalize:
+    """Return the colour scale, logarithmic if all values are positive and the largest is over 5 times the smallest."""
+    low, high = values.min(), values.max()
+    # All values are missing: any scale will do.
+    if not np.isfinite(low):
+        return Normalize(0.0, 1.0)
+    return LogNorm(low, high) if 0.0 < 5 * low < high else Normalize(low, high if high > low else low + 1.0)
+
+
+def _format_axis_name(axis: str) -> str:
+    return AXES.get(axis, axis.replace("_", " "))
+
+
+def _format_axis_value(axis: str, value: Any) -> str:
+    """Return the label of a value on an axis; missing values are "as built" for hops, else "none"."""
+    if isinstance(value, str):
+        return value
+    if value is None or np.isnan(value):
+        return "as built" if axis == "hops" else "none"
+    return f"{value:g}"
+
+
+def _format_number(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.3g}"

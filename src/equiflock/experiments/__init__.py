@@ -1,1 +1,0 @@
-"""Experiments: flights as jobs, their measures, and the resulting tables."""

@@ -1,1 +1,0 @@
-"""Execution of independent jobs in local processes or on the workers of a Dask scheduler."""

@@ -1,0 +1,1 @@
+"""The communication graph of a flock, and geometry of its positions."""

@@ -1,0 +1,407 @@
+"""The observations of agents: features of neighbours, and delayed K-hop aggregation (section 2.4 of the paper).
+
+With N_i(t) the neighbours of agent i at time t and psi the features of the channels (the paper's are
+[v_ij, r_ij / |r_ij|^4, r_ij / |r_ij|^2]), agent i observes Z_i(t) = [z_i^1(t), .. z_i^K(t)]:
+
+    z_i^1(t) = sum or mean over j in N_i(t) of psi(r_ij(t), v_ij(t))
+    z_i^k(t) = mean over j in N_i(t) of z_j^(k-1)(t - dt),    k = 2 .. K
+
+With `hop_mean="sender"` the divisor is the sender's degree |N_j|. A feature among agents of the same group, or of other
+groups, is summed or averaged over these alone. Of several obstacle agents within R only the nearest is a neighbour, and
+it stands still unless the orbit technique gives it a virtual velocity. Silent and stopped agents send nothing; stopped
+and drifting ones receive nothing. Before t = 0 all observations are zero, and so are those of an agent without
+neighbours. Relative vectors are subtracted in float64, so a flock far from the origin loses no precision. The paper's
+features of r_ij and their sums, the older hops and the observations are float32; v_ij and declared features are summed
+in float64.
+
+With a `Radio` that is not ideal, N_i(t) are the senders whose messages agent i uses at t, psi is a function of the
+measured r_ij and v_ij, and z_j^(k-1) is that of the step before the sender sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from equiflock._runtime.checks import InputError, NumericRangeError, check_choice, check_positive, shorten_repr
+from equiflock._runtime.jit import Array
+from equiflock._runtime.threads import MAX_SMALL_FLOCK
+from equiflock.features import Senses
+from equiflock.flock import Flock, Observations, check_flock
+from equiflock.graph.radius_graph import Graph, radius_graph
+from equiflock.observations.aggregation_kernels import ChannelSpec, KernelArgs, pack_kernel_args
+from equiflock.observations.feature_weights import build_senses_table
+from equiflock.observations.message_buffer import MessageBuffer, RadioState
+from equiflock.observations.message_graph import count_neighbours
+from equiflock.observations.orbit import NO_ORBIT, ObstacleRule, Orbit
+from equiflock.observations.paper_sums import PAPER_CHANNELS
+from equiflock.observations.parallel_aggregation import (
+    LargeFlockAggregator,
+    aggregate_fixed_graph,
+    aggregate_small_flocks,
+    make_off_scale_error,
+)
+from equiflock.observations.radio import Radio
+from equiflock.observations.radio_kernels import RadioArgs
+
+Obstacles = Literal["nearest", "all"]
+
+
+class ObservationBuffers(NamedTuple):
+    """The observations of two steps, a row of K * C * D numbers per agent."""
+
+    previous: Array
+    """(B, N, K * C * D) float32: Z(t - dt)."""
+    current: Array
+    """(B, N, K * C * D) float32: memory for Z(t)."""
+
+
+def observe(flock: Flock, senses: Senses, *, comm_radius: float | None = None) -> Observations:
+    """Return the observations (B, N, K, C, D) of a flock without a past: z^1 at hop index 0, zeros beyond.
+
+    Agents that receive nothing (leaders, obstacle agents, stopped and drifting agents) observe zeros. Coincident agents
+    are neighbours: v_ij counts in full, features of r_ij are exactly zero (weights use max(|r_ij|, 1e-8) in place of
+    |r_ij|).
+
+    Args:
+        flock: the agents now.
+        senses: the channels, hops and topology, such as `paper_senses(aggregation="mean", hops=3)`.
+        comm_radius: R; default: that of the flock.
+    """
+    return DelayedAggregation(senses, comm_radius=comm_radius).observe(check_flock(flock))
+
+
+class DelayedAggregation:
+    """Delayed aggregation of a flock in flight: call `observe` once per time step.
+
+    Args:
+        senses: the channels, hops and topology.
+        comm_radius: R; default: that of the flock.
+        orbit: the orbit technique, which gives the nearest obstacle agent a virtual velocity; None: it stands still.
+        obstacles: which obstacle agents within R are neighbours and count in |N_i|, "nearest" or "all".
+        radio: how messages travel; default: all arrive at once and exact.
+
+    Memory is O(N), times the largest age of a message in steps. The array that `observe` returns is overwritten at the
+    step after the next.
+    """
+
+    def __init__(
+        self,
+        senses: Senses,
+        *,
+        comm_radius: float | None = None,
+        orbit: Orbit | None = None,
+        obstacles: Obstacles = "nearest",
+        radio: Radio | None = None,
+    ) -> None:
+        if not isinstance(senses, Senses):
+            raise InputError(f"senses must be a Senses, such as equiflock.paper_senses(); got {shorten_repr(senses)}")
+        self.senses = senses
+        self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
+        self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
+        self.orbit = orbit
+        self.radio_state = RadioState(senses.requires_ideal_radio)
+        # Z(t) and Z(t - dt) swap at every step; they are allocated with the first flock.
+        self._channel_spec: ChannelSpec | None = None
+        self._kernel_args: tuple[KernelArgs, tuple[Any, ...]] | None = None
+        """The `KernelArgs` of the last step, and the same packed."""
+        self._observations: Observations | None = None
+        self._previous_observations: Observations | None = None
+        self._flock_shape = (0, 0, 0)
+        """(B, N, D) of the flock."""
+        self.fixed_graph: Graph | None = None
+        """The graph of the first step, which a fixed topology keeps; None for a dynamic one, or before that step."""
+        self._large_aggregator: LargeFlockAggregator | None = None
+        self.radio = radio
+
+    @property
+    def radio(self) -> Radio:
+        """How messages travel; may be set between two steps, None for the ideal radio.
+
+        Messages in transit are lost unless both radios have the same `memory`.
+        """
+        return self.radio_state.radio
+
+    @radio.setter
+    def radio(self, radio: Radio | None) -> None:
+        self.radio_state.set_radio(radio)
+        # The records of a large flock have rows for the receivers if there is a delay.
+        self._large_aggregator = None
+
+    @property
+    def orbit(self) -> Orbit | None:
+        """The orbit technique, or None without it; may be set between two steps."""
+        return self._orbit
+
+    @orbit.setter
+    def orbit(self, orbit: Orbit | None) -> None:
+        if orbit is not None and not isinstance(orbit, Orbit):
+            raise InputError(f"orbit must be an Orbit, such as equiflock.Orbit(), or None; got {shorten_repr(orbit)}")
+        self._orbit = orbit
+        coefficients = NO_ORBIT if orbit is None else orbit.coefficients
+        self._kernel_args = None
+        self._obstacle_rule = ObstacleRule(self.obstacles == "nearest", orbit is not None, coefficients)
+
+    def set_senses(self, senses: Senses) -> None:
+        """Change the senses from the next step on; a fixed topology is that of the first step with it.
+
+        Observations and messages in transit are kept if hop count, channel count and units are unchanged. Raise
+        InputError if the senses require an ideal radio and messages may be lost, late or inexact.
+        """
+        keep_state = senses.has_same_memory(self.senses)
+        self.radio_state.set_senses(senses.requires_ideal_radio, keep_state)
+        self.senses, self._channel_spec = senses, None  # built at the next step
+        self.fixed_graph = self.fixed_graph if senses.topology == "fixed" else None
+        if not keep_state:
+            self._observations = self._previous_observations = self._large_aggregator = None
+
+    def observe(
+        self,
+        flock: Flock,
+        flying: Bool[np.ndarray, " B"] | None = None,
+        agent_ids: Int64[np.ndarray, " N"] | None = None,
+    ) -> Observations:
+        """Advance by one time step and return Z(t), (B, N, K, C, D), in memory that the step after the next overwrites.
+
+        Raise NumericRangeError if a position, a velocity or a sum is too large.
+
+        Args:
+            flock: the agents now.
+            flying: (B,), which flocks still fly, default all; observations of the others are zero and cost no time.
+            agent_ids: (N,), the ids of agents, for a single large flock whose order in memory is another: neighbours
+                within a cell are summed in the order of their ids.
+        """
+        flock = self.senses.scale_flock(check_flock(flock))
+        previous, observations = self.swap_buffers(flock)
+        B = len(flock)
+        active = np.arange(B) if flying is None else flying.nonzero()[0]
+        if len(active) < B:
+            observations[~flying] = 0.0  # type: ignore[operator]
+        if (message_buffer := self.radio_state.get_message_buffer(flock)) is not None:
+            self._observe_by_radio(message_buffer, flock, active, previous, observations, agent_ids)
+        elif len(active) > 0 and self.senses.requires_ideal_radio:
+            self._observe_with_sender_mean(flock, active, previous, observations, agent_ids)
+        elif len(active) > 0:
+            self._fill_observations(flock, active, previous, observations, agent_ids)
+        assert self._observations is not None
+        return self._observations
+
+    def _fill_observations(
+        self,
+        flock: Flock,
+        active: Array,
+        previous: Array,
+        observations: Array,
+        agent_ids: Array | None,
+        radio_args: RadioArgs | None = None,
+    ) -> None:
+        """Fill in `observations` of the active flocks; hops 2 .. K are means of `previous` over neighbours.
+
+        With `radio_args`, flock and `previous` are as they were sent. Raise NumericRangeError if a value is too large.
+        """
+        _, N, D = flock.shape
+        if self.senses.topology == "fixed":
+            fine = aggregate_fixed_graph(
+                flock,
+                active,
+                previous,
+                observations,
+                self._get_fixed_graph(flock),
+                self.get_packed_args(flock),
+                radio_args,
+            )
+        elif N <= MAX_SMALL_FLOCK:
+            fine = aggregate_small_flocks(
+                flock, active, previous, observations, self.get_packed_args(flock), radio_args
+            )
+        else:
+            if self._large_aggregator is None or self._large_aggregator.agents != N:
+                older_size = (self.senses.hops - 1) * self.senses.width * D
+                self._large_aggregator = LargeFlockAggregator(N, D, older_size, self.radio.delay > 0)
+            kernel_args = self.get_kernel_args(flock)
+            fine = all(
+                self._large_aggregator.observe(
+                    flock, b, previous[b], observations[b], agent_ids, kernel_args, radio_args
+                )
+                for b in active
+            )
+        if not fine:
+            raise self._make_off_scale_error(flock)
+
+    def _observe_by_radio(
+        self,
+        message_buffer: MessageBuffer,
+        flock: Flock,
+        active: Array,
+        previous: Array,
+        observations: Array,
+        agent_ids: Array | None,
+    ) -> None:
+        """Store the messages of this step, and fill in `observations` of the active flocks from those that arrive now.
+
+        All observations are zero while no message can have arrived yet. Raise NumericRangeError if a value is too
+        large.
+        """
+        message_buffer.begin_step(flock, previous, None if flock.all_working else flock.muted)
+        flock = self._with_effective_roles(flock)
+        # A fixed topology is that of the first step, even if its messages arrive later.
+        graph = self._get_fixed_graph(flock) if self.senses.topology == "fixed" else None
+        # No message can have arrived yet.
+        if len(active) == 0 or message_buffer.newest_send_step < message_buffer.first_step:
+            observations[:] = 0.0
+        elif message_buffer.mixes_send_steps:
+            if not message_buffer.aggregate_delayed_messages(
+                flock, active, self.get_kernel_args(flock), graph, observations, agent_ids, self.senses.time_scale
+            ):
+                raise self._make_off_scale_error(flock)
+        else:
+            sent_flock, sent_observations = message_buffer.get_sent_state(flock, previous)
+            self._fill_observations(
+                sent_flock,
+                active,
+                sent_observations,
+                observations,
+                agent_ids,
+                message_buffer.make_radio_args(flock, self.senses.time_scale),
+            )
+
+    def _with_effective_roles(self, flock: Flock) -> Flock:
+        """Return a view of the flock with R of the senses, and stopped and drifting agents as leaders.
+
+        Leaders receive nothing.
+        """
+        positions, velocities, roles, *rest = flock.arrays
+        roles = roles if flock.all_working else flock.effective_roles
+        return Flock.view(positions, velocities, roles, *rest, comm_radius=self._get_radius(flock))
+
+    def _observe_with_sender_mean(
+        self, flock: Flock, active: Array, previous: Array, observations: Array, agent_ids: Array | None
+    ) -> None:
+        """Fill in `observations` of the active flocks, with hops 2 .. K divided by the sender's degree."""
+        graph = self._get_fixed_graph(flock) if self.senses.topology == "fixed" else None
+        degrees = count_neighbours(flock, active, self._get_radius(flock), graph, self.obstacles == "nearest")
+        # Each sender relays z_j / |N_j|: a copy, as the caller may still read the previous observations.
+        counts, relayed = degrees.astype(np.float32)[..., None], np.zeros_like(previous)
+        np.divide(previous, counts, out=relayed, where=counts > 0.0)
+        self._fill_observations(flock, active, relayed, observations, agent_ids)
+        # The kernels return means; times |N_i| they are sums.
+        observations[:, :, self.senses.width * flock.shape[2] :] *= counts
+
+    def swap_buffers(self, flock: Flock) -> ObservationBuffers:
+        """Advance by one time step: return Z(t - dt), and the memory for Z(t), which the caller fills in.
+
+        `observe` begins with it; so do callers that compute Z(t) without `observe`. A second call undoes it. The first
+        call allocates zeros; raise InputError if the shape of the flock has changed since.
+        """
+        # At the first step there is no past: zeros. Afterwards only `replace` changes the flock's size.
+        B, N, _ = shape = check_flock(flock).shape
+        if self._channel_spec is None or len(self._channel_spec.axes) != shape[2]:
+            self._kernel_args = None
+            self._channel_spec = ChannelSpec(
+                is_mean=self.senses.channels[0][1] == "mean",
+                table=build_senses_table(self.senses, self._get_radius(flock)),
+                paper_channel_count=PAPER_CHANNELS if self.senses.starts_with_paper_channels else 0,
+                axes=tuple(range(shape[2])),
+            )
+        if self._observations is None or self._previous_observations is None:
+            self._observations, self._previous_observations = (
+                np.zeros(self._compute_shape(flock), np.float32) for _ in range(2)
+            )
+            self._flock_shape = shape
+        elif self._flock_shape != shape:
+            raise InputError(f"the flock must stay {self._flock_shape[:2]}; got {shape[:2]}: use replace")
+        # Z(t) of the step before is Z(t - dt) now; the kernels overwrite the older one.
+        self._observations, self._previous_observations = self._previous_observations, self._observations
+        return ObservationBuffers(self._previous_observations.reshape(B, N, -1), self._observations.reshape(B, N, -1))
+
+    def get_kernel_args(self, flock: Flock) -> KernelArgs:
+        """Return what the kernels need besides the state and the radio, cached while it is unchanged.
+
+        Call it after `swap_buffers`.
+        """
+        return self._get_args(flock)[0]
+
+    def get_packed_args(self, flock: Flock) -> tuple[Any, ...]:
+        """Return `get_kernel_args` packed as plain tuples, for kernels that are called for small flocks."""
+        return self._get_args(flock)[1]
+
+    def _get_args(self, flock: Flock) -> tuple[KernelArgs, tuple[Any, ...]]:
+        """Return the `KernelArgs` and the same packed; both are built again if R, channels or obstacle rule changed."""
+        comm_radius = self._get_radius(flock)
+        if self._kernel_args is None or self._kernel_args[0].comm_radius != comm_radius:
+            assert self._channel_spec is not None
+            kernel_args = KernelArgs(self._obstacle_rule, comm_radius, self._channel_spec)
+            self._kernel_args = kernel_args, pack_kernel_args(kernel_args)
+        return self._kernel_args
+
+    def _compute_shape(self, flock: Flock) -> tuple[int, ...]:
+        """Return the shape of observations, (B, N, K, C, D)."""
+        B, N, D = flock.shape
+        return B, N, self.senses.hops, self.senses.width, D
+
+    def _make_off_scale_error(self, flock: Flock) -> NumericRangeError:
+        """Return the error for which the kernels refused a flock."""
+        assert self._channel_spec is not None
+        return make_off_scale_error(
+            flock, self._get_radius(flock), self.senses, has_declared_channels=self._channel_spec.table is not None
+        )
+
+    def _get_radius(self, flock: Flock) -> float:
+        """Return R in the units of the senses, those of the flock."""
+        return flock.comm_radius if self.comm_radius is None else self.comm_radius / self.senses.length_scale
+
+    def compute_message_graph(self, flock: Flock, agent_ids: Int64[np.ndarray, " N"] | None = None) -> Graph:
+        """Return the graph of the messages that the last `observe`, with the same arguments, used.
+
+        It contains all obstacle agents in reach: the obstacle rule, which may keep only the nearest, is not applied.
+        """
+        flock = self.senses.scale_flock(flock)
+        if (message_buffer := self.radio_state.message_buffer) is not None:
+            return message_buffer.compute_message_graph(self._with_effective_roles(flock), self.fixed_graph, agent_ids)
+        return radius_graph(flock, self._get_radius(flock)) if self.fixed_graph is None else self.fixed_graph
+
+    @property
+    def order(self) -> Int64[np.ndarray, " N"] | None:
+        """The agents of the last large flock, cell by cell; None before it."""
+        return None if self._large_aggregator is None else self._large_aggregator.order
+
+    def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
+        """Reorder observations and messages: the new agent s is the old agent order[s]."""
+        if self._observations is not None and self._previous_observations is not None:
+            self._observations, self._previous_observations = (
+                self._observations[:, order],
+                self._previous_observations[:, order],
+            )
+        self._large_aggregator = None  # sorted by the old indices
+        if self.radio_state.message_buffer is not None:
+            self.radio_state.message_buffer.renumber(order)
+
+    def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
+        """Continue with another flock, whose first agents are those in the mask `keep` (N,) of present agents.
+
+        Kept agents keep observations, messages and, in a fixed topology, the links among them. New agents start with
+        zero observations, no messages and no links.
+        """
+        kept = int(keep.sum())
+        N = flock.shape[1]
+        # New agents have no past: zeros.
+        for name in ("_observations", "_previous_observations"):
+            old = getattr(self, name)
+            if old is not None:
+                new = np.zeros(self._compute_shape(flock), np.float32)
+                new[:, :kept] = old[:, keep]
+                setattr(self, name, new)
+                self._flock_shape = flock.shape
+        # A fixed topology keeps the links among the kept agents; new agents have no links.
+        if self.fixed_graph is not None:
+            self.fixed_graph = self.fixed_graph.subgraph(keep, N)
+        self.radio_state.replace(self.senses.scale_flock(flock), keep)
+        self._large_aggregator = None
+
+    def _get_fixed_graph(self, flock: Flock) -> Graph:
+        """Return the graph that a fixed topology keeps; the first call computes it from this flock and stores it."""
+        if self.fixed_graph is None:
+            self.fixed_graph = radius_graph(flock, self._get_radius(flock))
+        return self.fixed_graph

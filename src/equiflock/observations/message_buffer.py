@@ -1,0 +1,391 @@
+"""The message buffer: recent messages of a flight with an imperfect radio, and the kernels' radio arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from equiflock._runtime import threads
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.jit import Array, kernel
+from equiflock._runtime.randomness import hash_seed
+from equiflock._runtime.threads import AGENTS_PER_THREAD, split_flocks
+from equiflock.flock import FOLLOWER, Flock
+from equiflock.graph.cell_list import Numbering
+from equiflock.graph.radius_graph import Graph, radius_graph
+from equiflock.observations.aggregation_kernels import KernelArgs
+from equiflock.observations.delayed_messages import (
+    FixedLinks,
+    MessageHistory,
+    MessageWindow,
+    SlotCells,
+    aggregate_delayed_messages,
+    sort_slot,
+)
+from equiflock.observations.message_graph import build_message_graph
+from equiflock.observations.neighbour_lists import RolesGroups
+from equiflock.observations.radio import IDEAL_RADIO, Radio, check_radio
+from equiflock.observations.radio_kernels import (
+    LinkArgs,
+    LossArgs,
+    MeasuringArgs,
+    RadioArgs,
+    ReceiverState,
+    SendingArgs,
+    quantize_older_hops,
+)
+
+NEVER = np.iinfo(np.int64).max
+HASH_BITS = 53
+"""Bits of a message's hash that decide whether it is lost."""
+FLOAT64_FRACTION_BITS, EXPONENT_SIGN_BITS = 53, 9
+"""Bits of a float64's fraction, with the leading one; bits of a quantized number that are not fraction."""
+
+
+@kernel
+def _hash_seed(seed: int) -> Any:
+    return hash_seed(seed)
+
+
+class MessageBuffer:
+    """Recent messages of a flock in flight; call `begin_step` once per step.
+
+    Args:
+        radio: how messages travel.
+        step: the last step before the first message; -1 at the beginning of a flight.
+
+    Memory is O(N) times the largest age of a message in steps, plus one.
+    """
+
+    def __init__(self, radio: Radio, step: int = -1) -> None:
+        self.radio = radio
+        self.step = step
+        self.first_step = step + 1
+        """The send step of the first messages in the buffer."""
+        self._silent_from: Int64[np.ndarray, "B N"] | None = None
+        self._present_from: Int64[np.ndarray, "B N"] = np.empty((0, 0), np.int64)
+        self._history: MessageHistory | None = None
+        self._cells: SlotCells | None = None
+        self._seed_hash = np.uint64(_hash_seed(radio.seed))  # np.uint64, as Numba would type a small int as signed
+        self._loss_args = _make_loss_args(radio)
+        self._splitter = _compute_splitter(radio.quantization)
+        self._window = MessageWindow(radio.delay, radio.jitter, radio.last_known)
+
+    def with_radio(self, radio: Radio) -> MessageBuffer:
+        """Return a buffer for another radio, which continues the count of steps.
+
+        It keeps messages in transit if both radios have the same `memory`, else it is empty.
+        """
+        buffer = MessageBuffer(radio, self.step)
+        if radio.memory == self.radio.memory:
+            buffer.first_step = self.first_step
+            buffer._history, buffer._silent_from, buffer._present_from = (
+                self._history,
+                self._silent_from,
+                self._present_from,
+            )
+        return buffer
+
+    @property
+    def mixes_send_steps(self) -> bool:
+        """Whether messages of several send steps can be used at one step."""
+        return self.radio.jitter + self.radio.last_known > 0
+
+    @property
+    def newest_send_step(self) -> int:
+        """The send step of the newest messages that can be used now; before `first_step` if there are none yet."""
+        return self.step - self.radio.delay
+
+    def begin_step(self, flock: Flock, previous: Array, muted: Bool[np.ndarray, "B N"] | None) -> None:
+        """Count a new step and store a copy of its messages; a radio without memory needs no copy.
+
+        Args:
+            flock: the state that agents send.
+            previous: (B, N, K * C * D), the observations of the step before, which they send as well.
+            muted: (B, N), agents that send nothing from this step on, while all others send; None: as before.
+        """
+        self.step += 1
+        B, N, _ = flock.shape
+        if self._silent_from is None:
+            self._silent_from, self._present_from = np.full((B, N), NEVER), np.full((B, N), self.step)
+        if muted is not None:
+            self._silent_from = np.where(muted, np.minimum(self._silent_from, self.step), NEVER)
+        # Copy the messages for later steps; a radio without memory needs no copy.
+        if self.radio.memory > 0:
+            if self._history is None:
+                slots, D = self.radio.memory + 1, flock.shape[2]
+                self._history = MessageHistory(
+                    np.zeros((slots, B, N, D)),
+                    np.zeros((slots, B, N, D)),
+                    np.zeros((slots, B, N, previous.shape[2]), np.float32),
+                )
+            for history, message in zip(self._history, (flock.positions, flock.velocities, previous), strict=True):
+                history[self.step % len(history)] = message
+
+    def get_sent_state(self, flock: Flock, previous: Array) -> tuple[Flock, Array]:
+        """Return flock and older hops (B, N, K * C * D) as they were when the messages that arrive now were sent.
+
+        Without a delay these are the arguments. Otherwise `previous` is ignored, and roles, groups and conditions are
+        those of now.
+        """
+        if self.radio.delay == 0:
+            return flock, previous
+        assert self._history is not None
+        positions, velocities, older_hops = (history[self.newest_send_step % len(history)] for history in self._history)
+        return Flock.view(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius), older_hops
+
+    def make_radio_args(self, flock: Flock, time_scale: float = 1.0) -> RadioArgs:
+        """Return the radio of this step as kernels take it; `flock` is the state of the receivers now.
+
+        `time_scale`, of the senses, converts the noise of velocities.
+        """
+        assert self._silent_from is not None
+        radio, mixes_send_steps = self.radio, self.mixes_send_steps
+        # The ring has a slot for each age of a message, 0 included; without a ring all records are of one send step.
+        if mixes_send_steps:
+            link = LinkArgs(self._seed_hash, self.step, radio.memory + 1, flock.roles.size)
+        else:
+            link = LinkArgs(self._seed_hash, self.newest_send_step, 1, 0)
+        noise = radio.noise * flock.comm_radius
+        is_delayed = radio.delay > 0 and not mixes_send_steps
+        is_measured = radio.memory > 0 or noise > 0.0 or radio.quantization is not None
+        return RadioArgs(
+            link,
+            self._loss_args,
+            MeasuringArgs(is_measured, is_delayed, noise, noise * time_scale, self._splitter),
+            SendingArgs(radio.send_interval, self._silent_from, self._present_from),
+            ReceiverState(flock.positions, flock.velocities),
+        )
+
+    def make_radio_args_now(self, flock: Flock) -> RadioArgs:
+        """Return the radio with the step now, also where all messages have the same delay, for `is_message_usable`."""
+        args = self.make_radio_args(flock)
+        return args._replace(link=args.link._replace(step=self.step))
+
+    def aggregate_delayed_messages(
+        self,
+        flock: Flock,
+        active: Array,
+        kernel_args: KernelArgs,
+        graph: Graph | None,
+        observations: Array,
+        agent_ids: Array | None,
+        time_scale: float,
+    ) -> bool:
+        """Fill in `observations` (B, N, K * C * D) of the active flocks from messages of several steps.
+
+        Runs on several threads. Return False if a value is out of range. `graph` is that of a fixed topology, None for
+        a dynamic one. This sorts the messages of this step into cells and quantizes their older hops in the buffer, so
+        call it once per step.
+        """
+        assert self._history is not None
+        (B, N, _), comm_radius = flock.shape, kernel_args.comm_radius
+        positions, velocities, older_hops = self._history
+        slots, slot = len(positions), self.step % len(positions)
+        ids = np.empty(0, np.int64) if agent_ids is None else agent_ids
+        flocks = [active[first:last] for first, last in split_flocks(len(active), N)]
+        # Sort the messages of this step into cells; all slots if there are no cell lists yet.
+        unsorted = [slot] if self._cells is not None else range(slots)
+        cells = self._cells = self._cells or _make_cell_lists(slots, B, N)
+        jobs = [(positions[s], velocities[s], ids, comm_radius, cells, s, part) for part in flocks for s in unsorted]
+        if not all(threads.run_parallel(sort_slot, jobs)):
+            return False
+        # Quantize the older hops of this step, once.
+        radio_args = self.make_radio_args(flock, time_scale)
+        if self._splitter > 0.0:
+            quantize_older_hops(older_hops[slot].reshape(B * N, -1), older_hops.shape[3], self._splitter, 0, B * N)
+        # Threads take whole flocks, or parts of a single one.
+        parts = [(part, 0, N) for part in flocks]
+        if len(active) == 1:
+            parts = [(active, first, last) for first, last in threads.split_range(N, AGENTS_PER_THREAD)]
+        empty = np.empty(0, np.int64)
+        links = FixedLinks(empty, empty) if graph is None else FixedLinks(graph.starts, graph.senders)
+        order = np.tile(np.arange(B * N, dtype=np.uintp), slots)
+        numbering = Numbering(order, np.tile(np.arange(N) if agent_ids is None else agent_ids, B))
+        roles_groups = RolesGroups(flock.roles.reshape(-1), flock.groups.reshape(-1))
+        has_obstacles = flock.shape[2] == 2 and bool((flock.obstacles >= 0).any())
+        rest = observations.reshape(B * N, -1), radio_args, self._window, has_obstacles
+        common = self._history, numbering, roles_groups, cells, links, *kernel_args, *rest
+        return all(threads.run_parallel(aggregate_delayed_messages, [(*common, *part) for part in parts]))
+
+    def compute_message_graph(
+        self, flock: Flock, graph: Graph | None, agent_ids: Int64[np.ndarray, " N"] | None
+    ) -> Graph:
+        """Return the graph of the messages used now; `graph` is that of a fixed topology, None for a dynamic one."""
+        radio, newest = self.radio, self.newest_send_step
+
+        def get_reach_graph(step: int) -> Graph:
+            """Return who would receive from whom at a step if all agents sent and no message was lost."""
+            if graph is not None:
+                return graph
+            # An agent that is silent now may have sent then; one that receives nothing now uses nothing.
+            positions, velocities = flock.positions, flock.velocities
+            if self._history is not None:
+                slot = step % len(self._history.positions)
+                positions, velocities = self._history.positions[slot], self._history.velocities[slot]
+            _, _, _, obstacles, groups, conditions = flock.arrays
+            rest = flock.effective_roles, obstacles, groups, np.zeros_like(conditions)
+            return radius_graph(Flock.view(positions, velocities, *rest, comm_radius=flock.comm_radius))
+
+        steps = range(max(newest - radio.jitter - radio.last_known, self.first_step), newest + 1)
+        can_receive, radio_args = flock.effective_roles == FOLLOWER, self.make_radio_args_now(flock)
+        ids = np.empty(0, np.int64) if agent_ids is None else agent_ids
+        return build_message_graph(can_receive, steps, get_reach_graph, radio_args, self._window, ids)
+
+    def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
+        """Reorder the agents: the new agent s is the old agent order[s]."""
+        if self._silent_from is not None:
+            self._silent_from, self._present_from = self._silent_from[:, order], self._present_from[:, order]
+        if self._history is not None:
+            self._history = MessageHistory(*(np.ascontiguousarray(history[:, :, order]) for history in self._history))
+        self._cells = None  # sorted by the old indices
+
+    def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
+        """Continue with another flock, whose first agents are the kept ones; their messages in transit are kept.
+
+        New agents, and agents that were silent and now send again, start without messages at the next step.
+        """
+        if self._silent_from is None:
+            return
+        (B, N, _), kept = flock.shape, int(keep.sum())
+        silent_from, present_from = np.full((B, N), NEVER), np.full((B, N), self.step + 1)
+        silent_from[:, :kept], present_from[:, :kept] = self._silent_from[:, keep], self._present_from[:, keep]
+        # A repaired agent has sent nothing while it was silent: it starts like a new one.
+        repaired = (silent_from < NEVER) & ~flock.muted
+        silent_from[repaired], present_from[repaired] = NEVER, self.step + 1
+        self._silent_from, self._present_from = silent_from, present_from
+        if self._history is None:
+            return
+        # New agents have sent nothing yet; their current state only has to fit into the cells.
+        arrays = []
+        for history, now in zip(self._history, (flock.positions, flock.velocities, None), strict=True):
+            fresh = np.zeros((len(history), B, N, history.shape[3]), history.dtype)
+            if now is not None:
+                fresh[:] = now
+            fresh[:, :, :kept] = history[:, :, keep]
+            arrays.append(fresh)
+        self._history, self._cells = MessageHistory(*arrays), None
+
+
+def _make_cell_lists(slots: int, B: int, N: int) -> SlotCells:
+    """Allocate the cell lists of all slots and flocks."""
+    shape = slots, B, N
+    starts = np.zeros((slots, B, 2 * N + 65), np.uintp)
+    return SlotCells(np.zeros(shape, np.uintp), starts, np.zeros(shape, np.uintp), np.ones((slots, B, 3), np.int64))
+
+
+def _compute_splitter(bits: int | None) -> float:
+    """Return the factor of `quantize` for `bits` bits per number; 0 without quantization."""
+    return 0.0 if bits is None else 2.0 ** (FLOAT64_FRACTION_BITS - (bits - EXPONENT_SIGN_BITS + 1)) + 1.0
+
+
+def _make_loss_args(radio: Radio) -> LossArgs:
+    """Return the probabilities of a loss; those of bursts are 0 without `burst`, and if packet_loss is 0 or 1."""
+    has_bursts = radio.burst is not None and 0.0 < radio.packet_loss < 1.0
+    # After a loss 1 - 1 / burst; after an arrival such that the share in the long run is packet_loss.
+    loss_after_loss = 1.0 - 1.0 / radio.burst if has_bursts else 0.0  # type: ignore[operator]
+    loss_after_arrival = radio.packet_loss * (1.0 - loss_after_loss) / (1.0 - radio.packet_loss) if has_bursts else 0.0
+    threshold = np.uint64(round(radio.packet_loss * 2**HASH_BITS))
+    return LossArgs(threshold, has_bursts, loss_after_loss, loss_after_arrival)
+
+
+# The radio of a flight, which may change between two steps, and its message buffer while one is needed.
+
+
+class RadioState:
+    """A radio, and a message buffer if messages may be lost, late or inexact.
+
+    Args:
+        requires_ideal_radio: whether the senses need an ideal radio and no failures.
+    """
+
+    def __init__(self, requires_ideal_radio: bool) -> None:
+        self.requires_ideal_radio = requires_ideal_radio
+        self.radio = IDEAL_RADIO
+        self.message_buffer: MessageBuffer | None = None
+        self.steps = -1
+        """The last step of the last message buffer; -1 before the first."""
+
+    def set_radio(self, radio: Radio | None) -> None:
+        """Change the radio; None for the ideal one.
+
+        Messages in transit are lost unless both radios have the same `memory`. Raise InputError if the senses require
+        an ideal radio and this one is not.
+        """
+        checked, before = check_radio(radio), self.message_buffer
+        if checked.is_ideal:
+            self._drop_buffer()
+        else:
+            # Continue the count of steps, so that no two messages have the same hash.
+            self.message_buffer = self._start_buffer(checked) if before is None else before.with_radio(checked)
+        self.radio = checked
+
+    def set_senses(self, requires_ideal_radio: bool, keep_messages: bool) -> None:
+        """Change the senses; messages in transit are lost unless `keep_messages`.
+
+        Raise InputError if the senses require an ideal radio and a message buffer is in use.
+        """
+        if requires_ideal_radio and self.message_buffer is not None:
+            raise _make_ideal_radio_error()
+        self.requires_ideal_radio = requires_ideal_radio
+        if self.message_buffer is not None and not keep_messages:
+            self.message_buffer = MessageBuffer(self.radio, self.message_buffer.step)
+
+    def get_message_buffer(self, flock: Flock) -> MessageBuffer | None:
+        """Return the message buffer, or None if all messages arrive at once and exact.
+
+        With an ideal radio, this starts a buffer once an agent has failed; raise InputError if the senses do not
+        support it.
+        """
+        # Messages that failed agents do not send are like lost ones, so failures need a message buffer, too.
+        if self.message_buffer is None and not flock.all_working:
+            self.message_buffer = self._start_buffer(self.radio)
+        return self.message_buffer
+
+    def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
+        """Continue with another flock, whose first agents are the kept ones; their messages in transit are kept.
+
+        With an ideal radio and no failed agents, this drops the message buffer.
+        """
+        if self.message_buffer is not None:
+            self.message_buffer.replace(flock, keep)
+        # With an ideal radio, a flock whose agents all work needs no message buffer.
+        if self.radio.is_ideal and flock.all_working:
+            self._drop_buffer()
+
+    def begin_steps(self, flock: Flock, previous: Array, steps: int) -> RadioArgs | None:
+        """Count `steps` steps and return the radio of the first, or None if all messages arrive at once and exact.
+
+        For callers that compute observations without `DelayedAggregation.observe`, of a flock in the units of the
+        senses, with a radio without memory.
+        """
+        if self.message_buffer is None:
+            return None
+        self.message_buffer.begin_step(flock, previous, None)
+        radio_args = self.message_buffer.make_radio_args(flock)
+        self.message_buffer.step += steps - 1
+        return radio_args
+
+    def rollback(self, steps: int) -> None:
+        """Undo the count of `begin_steps` if the steps have failed."""
+        if self.message_buffer is not None:
+            self.message_buffer.step -= steps
+
+    def _start_buffer(self, radio: Radio) -> MessageBuffer:
+        """Return a new buffer that continues the count of steps; raise InputError if the senses do not support one."""
+        if self.requires_ideal_radio:
+            raise _make_ideal_radio_error()
+        return MessageBuffer(radio, self.steps)
+
+    def _drop_buffer(self) -> None:
+        """Remove the message buffer, if any, and store its count of steps for the next one."""
+        if self.message_buffer is not None:
+            self.steps, self.message_buffer = self.message_buffer.step, None
+
+
+def _make_ideal_radio_error() -> InputError:
+    return InputError(
+        'hop_mean = "sender" needs an ideal radio and no failures: a sender cannot know how many agents receive from it'
+    )

@@ -1,0 +1,384 @@
+"""The generalization gap and its bound during cloning of the expert (section 5, "Generalization gap").
+
+Numbers of a controller are those at the last epoch, one per training seed, unless a rule states otherwise. Bounds are
+the proven ones, not the printed ones.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64
+
+from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.evaluation.curves import Curves
+from equiflock.learning.fast_forward import FastForward
+from equiflock.learning.recipe import Cloning
+from equiflock.paper.interpretation import Interpretation
+from equiflock.paper.ledger import Check, Statement
+from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.html_report import format_markdown_table
+from equiflock.protocols import LocalController
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from equiflock.learning.cloning import Cloner, CloningReport
+
+LARGEST_DIMENSIONS = {"tdagnn": 33, "tdagnn-tf": 33, "tdagnn-tf-mean": 33, "etdagnn": 16}
+"""Largest dimension of each controller's weight matrices, according to the paper."""
+
+
+@dataclass(frozen=True)
+class CloningJob:
+    """Behaviour cloning of the expert by one controller, from the data in a directory."""
+
+    recipe: Cloning
+    data: FastForward
+    folder: Path = field(default=Path(), repr=False, compare=False)
+    """Directory of the data, which is generated if missing; the result does not depend on it."""
+
+    @property
+    def key(self) -> str:
+        """Name of the job."""
+        return f"generalization-{self.labels['controller']}-{self.recipe.seed}"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Columns that identify the job's rows in the experiment's table."""
+        return {"controller": self.recipe.controller.partition(":")[0], "seed": self.recipe.seed}
+
+    def run(self) -> pd.DataFrame:
+        """Clone, and return a row per measured epoch, epoch 0 first: losses, gap, and the bound with its terms.
+
+        The data is generated first where it is missing.
+        """
+        from equiflock.learning.cloning import clone
+        from equiflock.theory import generalization_bound
+
+        # A worker on another machine may not have the directory; it generates the data once, in a temporary one.
+        temporary = Path(tempfile.gettempdir()) / f"equiflock-{zlib.crc32(repr(self.data).encode()):08x}"
+        data = self.data.make(self.folder if self.folder.parent.parent.is_dir() else temporary)
+        rows: list[dict[str, Any]] = []
+
+        # One row per epoch, with the bound of the current weights.
+        def add_row(cloner: Cloner, report: CloningReport) -> None:
+            student = cast(LocalController, cloner.network)
+            bound = generalization_bound(student, data, loss_scale=self.recipe.loss_scale)
+            rows.append(
+                {
+                    **asdict(report),
+                    "gap": report.gap,
+                    "bound": bound.value,
+                    "bound_as_printed": replace(bound, variant="printed").value,
+                    "data_bound": bound.data_bound,
+                    "lipschitz": bound.lipschitz,
+                    "largest_dimension": bound.largest_dimension,
+                    "coefficient": bound.coefficient,
+                    "root": bound.root,
+                    "norm_sum": bound.norm_sum,
+                    "mean_weight": compute_mean_weight(cloner.network),
+                    **{f"norm_{number}": norm for number, norm in enumerate(bound.norms, start=1)},
+                    "train_tuples": data.samples,
+                    "test_tuples": len(data) - data.samples,
+                }
+            )
+
+        clone(self.recipe, data, on_epoch=add_row)
+        return pd.DataFrame(rows)
+
+
+def build_datasets(
+    seeds: tuple[int, ...], interpretation: Interpretation, template: FastForward, folder: Path
+) -> dict[Path, FastForward]:
+    """Return the settings of a dataset per seed by its subdirectory of `folder`; nothing is generated.
+
+    The seed of a dataset is also that of the trainings on it.
+    """
+    shared: dict[str, Any] = {
+        "expert": interpretation.expert,
+        "velocities": interpretation.velocities,
+        "hop_mean": interpretation.hop_mean,
+    }
+    datasets = [replace(template, seed=seed, **shared) for seed in seeds]
+    # The name contains a hash of all settings, so that datasets of other interpretations have other directories.
+    return {folder / f"{data.seed}-{zlib.crc32(repr(data).encode()):08x}": data for data in datasets}
+
+
+def build_cloning_jobs(interpretation: Interpretation, data: Mapping[Path, FastForward]) -> list[CloningJob]:
+    """Return the jobs of the experiment: every controller on every dataset."""
+    # At most a hundred epochs are measured: measuring an epoch takes as long as training it.
+    epochs = interpretation.cloning_epochs
+    every = max(epochs // 100, 1)
+    return [
+        CloningJob(Cloning(interpretation.format_network(name), each.seed, epochs, measure_every=every), each, folder)
+        for folder, each in data.items()
+        for name in PAPER_NETWORKS
+    ]
+
+
+def compute_mean_weight(network: nn.Module) -> float:
+    """Return the mean absolute value of a network's trainable weights."""
+    weights = [weight.detach().double().abs() for weight in network.parameters() if weight.requires_grad]
+    return float(sum(weight.sum() for weight in weights)) / sum(weight.numel() for weight in weights)
+
+
+def compute_correlation(curves: Curves, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:
+    """Return Pearson's correlation of bound and gap over the epochs from `first`, per seed; 0 if one is constant."""
+    late = curves.x >= first
+    bound, gap = (standardize(curves.get_curve(name, controller)[:, late]) for name in ("bound", "gap"))
+    return np.asarray((bound * gap).mean(axis=1))
+
+
+def standardize(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X"]:
+    """Subtract each seed's mean over epochs and divide by its standard deviation; a constant row becomes zeros."""
+    centred = values - values.mean(axis=1, keepdims=True)
+    deviation = centred.std(axis=1, keepdims=True)
+    return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
+
+
+def build_generalization_statements(table: pd.DataFrame) -> list[Statement]:
+    """Return G1 to G7; G1 only for data of the paper's size, G7 only for tables with the mean weight."""
+    curves = Curves(table, over="epoch")
+    paper = FastForward()
+    # A smaller profile has fewer tuples by choice, so that counting them is meaningless.
+    full_size = curves.last("train_tuples", "etdagnn").min() >= paper.steps * paper.train_flocks
+    statements = [*([_g1(curves)] if full_size else []), *(rule(curves) for rule in (_g2, _g3, _g4, _g5, _g6))]
+    # Tables of earlier versions do not have the mean weight.
+    return [*statements, *([_g7(curves)] if "mean_weight" in table else [])]
+
+
+def _g1(curves: Curves) -> Statement:
+    """Return G1: the numbers of tuples."""
+    train, test = (curves.last(f"{split}_tuples", "etdagnn") for split in ("train", "test"))
+    return Statement(
+        "G1",
+        "The data sets have 80,400 tuples, 30,150 for training and 50,250 for testing.",
+        "Counted.",
+        (
+            Check.equal_to("tuples", train + test, 80_400),
+            Check.equal_to("tuples for training", train, 30_150),
+            Check.equal_to("tuples for testing", test, 50_250),
+        ),
+    )
+
+
+def _g2(curves: Curves) -> Statement:
+    """Return G2: the gap is near zero for all controllers."""
+
+    # The largest |test loss - training loss| over all epochs.
+    def largest(name: str) -> Float64[np.ndarray, " S"]:
+        """Return the largest |gap| over the measured epochs, per seed."""
+        return np.asarray(np.abs(curves.get_curve("gap", name)).max(axis=1))
+
+    return Statement(
+        "G2",
+        "The empirical generalization gap is near zero for all controllers.",
+        "At every epoch that is measured at most 0.01, where a loss is from 0 to 1.",
+        tuple(Check.within(f"largest |gap|: {name}", largest(name), 0.0, 0.01) for name in PAPER_NETWORKS),
+    )
+
+
+def _g3(curves: Curves) -> Statement:
+    """Return G3: the order of the bounds at the last epoch."""
+    bounds = {name: curves.last("bound", name) for name in PAPER_NETWORKS}
+    ratio = bounds["etdagnn"] / bounds["tdagnn-tf-mean"]
+    return Statement(
+        "G3",
+        "The bound falls from TDAGNN to TDAGNN-TF to TDAGNN-TF-mean to ETDAGNN, whose bound is about half of that of "
+        "TDAGNN-TF-mean.",
+        "Each below the one before at the last epoch; the ratio of the last two from 0.4 to 0.6.",
+        (
+            *(Check.less(f"bound: {b} below {a}", bounds[b], bounds[a]) for a, b in pairwise(PAPER_NETWORKS)),
+            Check.within("bound: etdagnn / tdagnn-tf-mean", ratio, 0.4, 0.6),
+        ),
+    )
+
+
+def _g4(curves: Curves) -> Statement:
+    """Return G4: the largest dimensions of weight matrices."""
+    return Statement(
+        "G4",
+        "The largest dimension of a weight matrix is 33 for each TDAGNN and 16 for ETDAGNN.",
+        "Counted on the controllers' MLP forms.",
+        tuple(
+            Check.equal_to(f"largest dimension: {name}", curves.last("largest_dimension", name), size)
+            for name, size in LARGEST_DIMENSIONS.items()
+        ),
+    )
+
+
+def _g5(curves: Curves) -> Statement:
+    """Return G5: how much of the bound is due to the data bound, and to the norms of the weights."""
+    # TF and TF-mean differ only in the aggregation, so they show its effect on the bound.
+    data = curves.last("data_bound", "tdagnn-tf") / curves.last("data_bound", "tdagnn-tf-mean")
+    points = curves.last("bound", "tdagnn-tf") - curves.last("bound", "tdagnn-tf-mean")
+    sums = {name: curves.last("norm_sum", name) for name in PAPER_NETWORKS}
+    return Statement(
+        "G5",
+        "The data bound is an order of magnitude smaller for mean aggregation, which makes only about 10 points of "
+        "bound between TDAGNN-TF and TDAGNN-TF-mean; the sums over Frobenius norms are similar for all.",
+        "Medians over data sets: ratio of the data bounds from 3 to 30; difference of the bounds from 5 to 15; sums "
+        "within a factor of 1.25 of each other, pair by pair.",
+        (
+            Check.within("data bound: sum / mean", data, 3.0, 30.0),
+            Check.within("bound: tdagnn-tf - tdagnn-tf-mean", points, 5.0, 15.0),
+            *(
+                Check.within(f"sum over norms: {a} / {b}", sums[a] / sums[b], 0.8, 1.25)
+                for a, b in combinations(PAPER_NETWORKS, 2)
+            ),
+        ),
+    )
+
+
+def _g6(curves: Curves) -> Statement:
+    """Return G6: the correlation of bound and gap over epochs."""
+    return Statement(
+        "G6",
+        "Over epochs, bound and empirical gap have a correlation of at least 0.95.",
+        "Pearson's, over all epochs that are measured, from 1, for every controller.",
+        tuple(
+            Check.within(f"correlation: {name}", compute_correlation(curves, name), 0.95, 1.001)
+            for name in PAPER_NETWORKS
+        ),
+    )
+
+
+def _g7(curves: Curves) -> Statement:
+    """Return G7: ETDAGNN's weights are larger on average than those of the others."""
+    size = {name: curves.last("mean_weight", name) for name in PAPER_NETWORKS}
+    return Statement(
+        "G7",
+        "ETDAGNN has about 75% fewer weights, so its weights tend to be larger than those of the non-equivariant "
+        "controllers.",
+        "The mean absolute value of its trainable weights at the last epoch above that of each other controller.",
+        tuple(
+            Check.less(f"mean |weight|: {name} below etdagnn", size[name], size["etdagnn"])
+            for name in PAPER_NETWORKS
+            if name != "etdagnn"
+        ),
+    )
+
+
+# The paper's four figures of the generalization experiment, and its table; bands are ranges over training seeds.
+
+LOSS_LABELS = {"train_loss": "training loss", "test_loss": "test loss"}
+TERM_LABELS = {
+    "data_bound": r"data bound $\beta$",
+    "coefficient": r"coefficient $48 D / \sqrt{m}$",
+    "norm_sum": r"$\sum_l \ln \max\{1, |W_l|_F\}$",
+    "root": r"square root $\sqrt{S}$",
+}
+
+
+def draw_losses(table: pd.DataFrame, path: Path) -> Path:
+    """Draw training and test loss by epoch, a panel for each of the paper's networks."""
+    curves = Curves(table, over="epoch")
+    panels = []
+    for name in PAPER_NETWORKS:
+        lines = {label: _compute_range(curves.get_curve(quantity, name)) for quantity, label in LOSS_LABELS.items()}
+        limits = 0.0, 1.05 * max(line.max() for line in lines.values())
+        panels.append(
+            CurvePanel(curves.x, "epoch", "loss", lines, "linear", limits, title=name, has_overlapping_lines=True)
+        )
+    return draw_panels(panels, path)
+
+
+def draw_bounds(table: pd.DataFrame, path: Path) -> Path:
+    """Draw the generalization bound and the empirical gap (test loss - training loss) by epoch, a curve per network."""
+    curves = Curves(table, over="epoch")
+    labels = {"bound": "generalization bound", "gap": "empirical gap"}
+    return draw_panels([_build_controller_panel(curves, name, label) for name, label in labels.items()], path)
+
+
+def draw_terms(table: pd.DataFrame, path: Path) -> Path:
+    """Draw the four terms of the generalization bound in which the networks differ, by epoch."""
+    curves = Curves(table, over="epoch")
+    return draw_panels([_build_controller_panel(curves, name, label) for name, label in TERM_LABELS.items()], path)
+
+
+def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
+    """Draw the standardized bound and gap (mean 0, standard deviation 1) by epoch, a panel for each network.
+
+    Epoch 0 is left out. Titles give the correlation of bound and gap, median and range over training seeds.
+    """
+    curves = Curves(table, over="epoch")
+    panels = []
+    for name in PAPER_NETWORKS:
+        # Epoch 0, before the first update, is left out, as it is of the correlation.
+        lines = {
+            label: _compute_range(standardize(curves.get_curve(quantity, name)[:, 1:]))
+            for quantity, label in {"bound": "bound", "gap": "empirical gap"}.items()
+        }
+        correlation = compute_correlation(curves, name)
+        title = f"{name}: ρ = {np.median(correlation):.2f} [{correlation.min():.2f}, {correlation.max():.2f}]"
+        panels.append(CurvePanel(curves.x[1:], "epoch", "standard deviations", lines, "linear", title=title))
+    return draw_panels(panels, path)
+
+
+def _build_controller_panel(curves: Curves, quantity: str, label: str) -> CurvePanel:
+    """Return a panel of one quantity by epoch, with a curve for each of the paper's networks."""
+    lines = {name: _compute_range(curves.get_curve(quantity, name)) for name in PAPER_NETWORKS}
+    # Data bounds of sum and mean aggregation differ by orders of magnitude; other lines may coincide.
+    scale: Literal["linear", "log"] = "log" if quantity == "data_bound" else "linear"
+    return CurvePanel(
+        curves.x, "epoch", label, lines, scale, has_overlapping_lines=quantity in ("bound", "data_bound", "coefficient")
+    )
+
+
+def _compute_range(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "3 X"]:
+    """Return minimum, median and maximum over seeds."""
+    return np.stack([values.min(axis=0), np.median(values, axis=0), values.max(axis=0)])
+
+
+def format_bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the generalization bound and its terms, a row per network.
+
+    Values are medians over training seeds at the last epoch.
+    """
+    curves = Curves(table, over="epoch")
+    columns: dict[str, tuple[str, str]] = {
+        "bound": ("bound, as proven", ".1f"),
+        "bound_as_printed": ("as printed", ".1f"),
+        "gap": ("empirical gap", ".1e"),
+        "train_loss": ("training loss", ".4f"),
+        "data_bound": ("β", ",.0f"),
+        "lipschitz": ("C", ".4f"),
+        "largest_dimension": ("D", ".0f"),
+        "coefficient": ("48 D / √m", ".2f"),
+        "norm_sum": ("Σ ln max(1, ‖W‖)", ".2f"),
+        "root": ("√S", ".2f"),
+    }
+    rows = [
+        [
+            name,
+            *(
+                f"{np.median(curves.last(column, name)):{number_format}}"
+                for column, (_, number_format) in columns.items()
+            ),
+        ]
+        for name in PAPER_NETWORKS
+    ]
+    return ["controller", *(label for label, _ in columns.values())], rows
+
+
+def format_bound_table(table: pd.DataFrame) -> str:
+    """Return the table of `format_bound_rows` in Markdown."""
+    header, rows = format_bound_rows(table)
+    return format_markdown_table(header, [[f"`{row[0]}`", *row[1:]] for row in rows])
+
+
+FIGURES: dict[str, Callable[[pd.DataFrame, Path], Path]] = {
+    "generalization-losses.png": draw_losses,
+    "generalization-bound.png": draw_bounds,
+    "generalization-terms.png": draw_terms,
+    "generalization-correlation.png": draw_correlation,
+}

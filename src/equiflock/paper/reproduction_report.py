@@ -1,0 +1,262 @@
+"""Directory that `equiflock reproduce` writes: tables, ledger, figures like the paper's, films, and report.html."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64
+
+from equiflock._runtime.files import atomic_write
+from equiflock._runtime.provenance import read_package_versions
+from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.evaluation.curves import Curves, draw_measure_curves
+from equiflock.outcomes import Outcome
+from equiflock.paper import generalization_experiment as generalization_figures
+from equiflock.paper.connectivity_experiment import LAW, NETWORK
+from equiflock.paper.flocking_experiment import EFFORT, VARIANCE
+from equiflock.paper.generalization_experiment import format_bound_rows
+from equiflock.paper.leader_experiment import DISTANCE
+from equiflock.paper.ledger import write_ledger
+from equiflock.paper.obstacle_experiment import OutcomeTable
+from equiflock.paper.reproduction import DRAWN_SIDES, FILMS, Reproduction, load_report_flight
+from equiflock.paper.training_statements import draw_training
+from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.film import draw_snapshots, film
+from equiflock.plotting.html_report import HtmlReport
+
+HEADINGS = {
+    "training.png": "Training",
+    "connectivity.png": "Fig. 1: connectivity",
+    "flocking-variance.png": "Flocking: velocity variance",
+    "flocking-acceleration.png": "Flocking: acceleration",
+    "leaders.png": "Leader following",
+    "obstacles-without.png": "Obstacle avoidance without the orbit technique",
+    "obstacles-with.png": "Obstacle avoidance with the orbit technique",
+    "generalization-losses.png": "Generalization: losses",
+    "generalization-bound.png": "Generalization: bound and gap",
+    "generalization-terms.png": "Generalization: the terms of the bound",
+    "generalization-correlation.png": "Generalization: correlation of bound and gap",
+    "flocks.png": "Initial conditions: flocks",
+    "courses.png": "Initial conditions: obstacle courses",
+}
+CAPTIONS = {
+    "training.png": "Training: IVV and IMAN on the validation flocks by epoch.",
+    "connectivity.png": "The same flock under Tanner's dynamic-topology law (above) and under TDAGNN (below).",
+    "flocking-variance.png": "Flocking: velocity variance over time for flocks of several sizes.",
+    "flocking-acceleration.png": "Flocking: mean acceleration norm over time.",
+    "leaders.png": "Leader following: mean leader velocity distance and mean acceleration norm over time.",
+    "obstacles-without.png": "Obstacle avoidance without the orbit technique: share of failed flights, and causes.",
+    "obstacles-with.png": "Obstacle avoidance with the orbit technique. Bands: range over training seeds.",
+    "generalization-losses.png": "Behaviour cloning: loss on the training and the test set by epoch. Bands here and "
+    "below: range over training seeds.",
+    "generalization-bound.png": "The bound (as proven) and the empirical gap (test loss - training loss) by epoch.",
+    "generalization-terms.png": "Terms in which the bounds differ.",
+    "generalization-correlation.png": "Bound and gap, standardized over epochs (mean 0, standard deviation 1); ρ is "
+    "their correlation, median [range] over training seeds.",
+    "flocks.png": "Initial conditions: three flocks of the RandomDisk set.",
+    "courses.png": "Initial conditions: three obstacle courses of 12, 48 and 96 sides.",
+}
+
+
+def write_reproduction(
+    reproduction: Reproduction,
+    folder: Path,
+    elapsed_seconds: float,
+    with_films: bool,
+    on_file: Callable[[str], object] = lambda name: None,
+) -> list[Path]:
+    """Write tables, ledger, figures, films and the report; return the paths of the report and the ledger.
+
+    Figures and films are drawn from the flights that `reproduce` saved in the folder. Films need `with_films`, and
+    networks: bundled or trained by the experiments. `on_file` is called with the name of each figure and film before it
+    is drawn.
+    """
+    # Tables and ledger, the results, come first, so that they exist even if drawing fails.
+    for name, table in reproduction.tables.items():
+        with atomic_write(folder / f"{name}.csv") as scratch:
+            table.to_csv(scratch, index=False, float_format="%.6g")
+    write_ledger(reproduction.statements, folder / "ledger.json")
+    figures = draw_figures(reproduction, folder, on_file)
+    films = []
+    for name in FILMS if with_films and reproduction.profile.has_networks(reproduction.tables) else ():
+        on_file(f"{name}.mp4")
+        films.append(draw_scenario_film(name, folder))
+    page = _build_report(reproduction, figures, films, elapsed_seconds)
+    return [page.write(folder / "report.html"), folder / "ledger.json"]
+
+
+def draw_figures(reproduction: Reproduction, folder: Path, on_file: Callable[[str], object]) -> list[Path]:
+    """Draw the figures of all experiments that have a table, and pictures of initial conditions; return their paths.
+
+    `on_file` is called with the name of each file before it is drawn.
+    """
+    drawings: dict[str, Callable[[Path], object]] = {}
+    for experiment, table in reproduction.tables.items():
+        drawings |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
+    drawings |= {"flocks.png": _draw_flocks, "courses.png": _draw_courses}
+    for name, draw in drawings.items():
+        on_file(name)
+        draw(folder / name)
+    return [folder / name for name in drawings]
+
+
+def draw_scenario_film(name: str, folder: Path, **options: Any) -> Path:
+    """Film one flock of a scenario under each of the paper's networks, side by side, from the saved flights.
+
+    `options` are arguments of `film` that replace the defaults of this function. Return the path, NAME.mp4 in `folder`.
+    """
+    runs = [load_report_flight(folder, name, network) for network in PAPER_NETWORKS]
+    # Four panels: lower resolution and frame rate than a film of one panel.
+    settings: Any = {"dots_per_inch": 70, "speed": FILMS[name].speed, "frames_per_second": 20, **options}
+    return film(runs, folder / f"{name}.mp4", titles=PAPER_NETWORKS, **settings)
+
+
+def _draw_flocking(metric: str, table: pd.DataFrame, path: Path) -> Path:
+    """Draw quartiles over flocks of one metric over time, for every controller: a panel for each flock size."""
+    curves = Curves(table)
+    panels = []
+    for agents in sorted(int(n) for n in table.agents.unique()):
+        lines = {name: curves.quartiles(name, metric=metric, agents=agents) for name in table.controller.unique()}
+        panels.append(CurvePanel(curves.x, "time (s)", f"{metric.replace('_', ' ')}, N = {agents}", lines))
+    return draw_panels(panels, path)
+
+
+def _draw_leaders(table: pd.DataFrame, path: Path) -> Path:
+    """Draw distance to the leaders' velocity and mean acceleration norm over time, for every controller."""
+    return draw_measure_curves(table, path, (DISTANCE, EFFORT))
+
+
+def _draw_obstacles(with_orbit: bool, table: pd.DataFrame, path: Path) -> Path:
+    """Draw the share of failed flights by the obstacle's number of sides, and which of these disconnected or collided.
+
+    The range is over training seeds; flights are those with or without the orbit technique, by `with_orbit`.
+    """
+    outcomes = OutcomeTable(table)
+    sides = np.array(outcomes.sides)
+    collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
+    # Three panels: failures, and the shares of disconnections and of collisions among them.
+    quantities: dict[str, Callable[[str, int], Any]] = {
+        "fraction that failed": lambda name, s: outcomes.compute_failure_rates(name, s, with_orbit),
+        "disconnected, of failures": lambda name, s: outcomes.compute_outcome_shares(
+            [Outcome.DISCONNECTED], [name], s, with_orbit
+        ),
+        "collided, of failures": lambda name, s: outcomes.compute_outcome_shares(collisions, [name], s, with_orbit),
+    }
+    panels = []
+    for label, compute in quantities.items():
+        lines = {}
+        for name in PAPER_NETWORKS:
+            lines[name] = np.transpose([_compute_range(compute(name, s)) for s in outcomes.sides])
+        x_label = "perimeter / $R_{min}$"
+        panels.append(CurvePanel(sides, x_label, label, lines, "linear", (-0.03, 1.03), tuple(outcomes.sides)))
+    return draw_panels(panels, path)
+
+
+def _compute_range(values: Float64[np.ndarray, " S"]) -> tuple[float, float, float]:
+    """Return minimum, median and maximum over seeds; NaNs, the shares of a seed without failures, are left out.
+
+    All three are NaN if every seed is.
+    """
+    finite = values[~np.isnan(values)]
+    return (finite.min(), float(np.median(finite)), finite.max()) if len(finite) else (np.nan, np.nan, np.nan)
+
+
+def _draw_connectivity(table: pd.DataFrame, path: Path) -> Path:
+    """Draw the paper's Fig. 1 from saved flights: one flock at three times, under the classical law and the network.
+
+    `table` is not used.
+    """
+    runs = {name: load_report_flight(path.parent, "connectivity", name)[0] for name in (LAW, NETWORK)}
+    rows = [[(run, name, step * run.time_step) for step in (0, 27, 53)] for name, run in runs.items()]
+    return draw_snapshots(rows, path)
+
+
+def _draw_flocks(path: Path) -> Path:
+    """Draw some flocks of the RandomDisk set at t = 0."""
+    start = load_report_flight(path.parent, "flocks")
+    return draw_snapshots([[(start[b], f"flock {b}", 0.0) for b in range(len(start.steps))]], path)
+
+
+def _draw_courses(path: Path) -> Path:
+    """Draw an obstacle course of each size at t = 0."""
+    courses = {sides: load_report_flight(path.parent, "course", str(sides))[0] for sides in DRAWN_SIDES}
+    return draw_snapshots([[(start, f"{sides} sides", 0.0) for sides, start in courses.items()]], path)
+
+
+FIGURES: Mapping[str, Mapping[str, Callable[[pd.DataFrame, Path], object]]] = {
+    "training": {"training.png": draw_training},
+    "connectivity": {"connectivity.png": _draw_connectivity},
+    "flocking": {
+        "flocking-variance.png": partial(_draw_flocking, VARIANCE),
+        "flocking-acceleration.png": partial(_draw_flocking, EFFORT),
+    },
+    "leaders": {"leaders.png": _draw_leaders},
+    "obstacles": {
+        "obstacles-without.png": partial(_draw_obstacles, False),
+        "obstacles-with.png": partial(_draw_obstacles, True),
+    },
+    "generalization": generalization_figures.FIGURES,
+}
+"""Drawing functions of each experiment, by the file name of the figure."""
+
+
+def _build_report(
+    reproduction: Reproduction, figures: list[Path], films: list[Path], elapsed_seconds: float
+) -> HtmlReport:
+    """Return the report: ledger, figures, bound, films, checks and settings."""
+    profile = reproduction.profile
+    page = HtmlReport(
+        "Reproduction of the paper",
+        f"Profile “{profile.name}”: training seeds {', '.join(map(str, profile.seeds))}; {profile.flocks} flocks for "
+        f"each number. Interpretation of the paper: {profile.interpretation}.",
+    )
+    if profile.name != "paper":
+        page.add_text("This profile has fewer seeds, flocks and sizes than the paper's experiments.")
+    page.add_heading("Ledger")
+    page.add_text(
+        "A check compares medians over training seeds by the rule in the third column. A statement holds if all its "
+        "checks hold, and partly holds if some do."
+    )
+    rows = [[s.id, s.text, s.rule, s.verdict, f"{s.summary}. {s.remark}"] for s in reproduction.statements]
+    page.add_table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows, align_left=True)
+    for path in figures:
+        page.add_heading(HEADINGS[path.name])
+        page.add_media([path], CAPTIONS[path.name])
+    if "generalization" in reproduction.tables:
+        page.add_heading("Generalization: the bound and its terms at the last epoch")
+        page.add_table(*format_bound_rows(reproduction.tables["generalization"]))
+        page.add_text("Medians over training seeds. The paper prints 3 L + 1 where its proof gives 3 (L + 1).")
+    for path in films:
+        page.add_heading(f"Film: {FILMS[path.stem].title}")
+        page.add_media([path], "The same flock under each of the paper's networks (seed 0).")
+    page.add_heading("Checks")
+    checks = [
+        [
+            statement.id,
+            check.description,
+            check.measured,
+            "holds" if check.holds else "does not hold",
+            f"{sum(check.seeds)}",
+        ]
+        for statement in reproduction.statements
+        for check in statement.checks
+    ]
+    page.add_table(
+        ["", "check", "measured: median [range over seeds]", "verdict by medians", "seeds that pass"],
+        checks,
+        align_left=True,
+    )
+    page.add_heading("Settings")
+    page.add_settings(
+        {
+            "profile": profile.settings,
+            "versions": read_package_versions("torch"),
+            "duration of the last run (s)": round(elapsed_seconds, 1),
+        }
+    )
+    return page

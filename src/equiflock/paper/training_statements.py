@@ -1,0 +1,307 @@
+"""Statements of the paper on training, judged by the validation tables of trainings (section 5, "Training").
+
+Numbers of a controller at an epoch are medians over validation flocks, one per training seed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.files import atomic_write
+from equiflock.controllers.trained import PAPER_NETWORKS, PAPER_SEEDS, bundled_validation_path
+from equiflock.evaluation.curves import QUARTILES, Curves
+from equiflock.learning.recipe import EXPERT
+from equiflock.learning.run_directory import COLUMNS, VALIDATION
+from equiflock.paper.ledger import FEW_HUNDREDTHS, Check, Statement
+from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.html_report import format_markdown_table
+
+# The trained controllers by the aggregation of hop 1.
+SUM, MEAN = ("tdagnn", "tdagnn-tf"), ("tdagnn-tf-mean", "etdagnn")
+# The epochs of the paper's figure.
+EPOCHS = range(40, 401, 40)
+
+
+def read_validation(path: Path, seed: int) -> pd.DataFrame:
+    """Read the validation table of a training: epoch, controller, flock, ivv, iman, and the seed.
+
+    IVV is the integral of the velocity variance, IMAN that of the mean acceleration norm. Raise InputError if the file
+    is missing or has other columns.
+    """
+    try:
+        table = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not a readable validation table: {error}") from None
+    if tuple(table.columns) != COLUMNS[VALIDATION]:
+        raise InputError(
+            f"{path} must have the columns {', '.join(COLUMNS[VALIDATION])}; got {', '.join(map(str, table.columns))}"
+        )
+    return table.assign(seed=seed)
+
+
+def read_bundled_tables() -> pd.DataFrame:
+    """Read the validation tables of all bundled trainings, merged by `merge_validation_tables`."""
+    tables = [
+        read_validation(bundled_validation_path(name, seed), seed) for name in PAPER_NETWORKS for seed in PAPER_SEEDS
+    ]
+    return merge_validation_tables(pd.concat(tables, ignore_index=True))
+
+
+def merge_validation_tables(table: pd.DataFrame) -> pd.DataFrame:
+    """Merge the validation tables of several trainings; the expert's rows, equal in all, appear once."""
+    expert = table[table.controller == EXPERT].drop_duplicates(["epoch", "flock"])
+    return pd.concat([expert, table[table.controller != EXPERT]], ignore_index=True)
+
+
+def build_validation_curves(table: pd.DataFrame) -> Curves:
+    """Return quartiles over flocks of the validation metrics, "ivv" and "iman", over epochs."""
+    # Reshape to one row per metric, as `Curves` requires.
+    groups = table.groupby(["controller", "epoch", "seed"])[["ivv", "iman"]]
+    columns = {label: groups.quantile(q).stack() for label, q in QUARTILES.items()}
+    tidy = pd.DataFrame(columns).rename_axis(["controller", "epoch", "seed", "metric"]).reset_index()
+    return Curves(tidy, over="epoch")
+
+
+def compute_median_at(curves: Curves, epoch: int, metric: str, controller: str) -> float:
+    """Return the median over seeds of the median over flocks of a metric, "ivv" or "iman", at an epoch."""
+    return float(np.median(curves.at(epoch, "median", controller, metric=metric)))
+
+
+def build_training_statements(table: pd.DataFrame) -> list[Statement]:
+    """Return T1 to T9."""
+    curves = build_validation_curves(table)
+    return [rule(curves) for rule in (_t1, _t2, _t3, _t4, _t5, _t6, _t7, _t8, _t9)]
+
+
+# The rule of each statement makes the paper's vague terms ("comparable", "matches", "a few hundredths") precise.
+
+
+def _t1(curves: Curves) -> Statement:
+    """Return T1: mean aggregation at epoch 80 beats sum aggregation at 400."""
+    return Statement(
+        "T1",
+        "The mean-aggregation controllers have lower median IVV and IMAN at epoch 80 than the sum-aggregation ones "
+        "at 400.",
+        "Each of the two below each of the two, in IVV and in IMAN.",
+        tuple(
+            Check.less(
+                f"{metric.upper()}: {a} at 80 below {b} at 400",
+                curves.at(80, "median", a, metric=metric),
+                curves.at(400, "median", b, metric=metric),
+            )
+            for metric in ("ivv", "iman")
+            for a in MEAN
+            for b in SUM
+        ),
+    )
+
+
+def _t2(curves: Curves) -> Statement:
+    """Return T2: at epoch 400 the IQRs of sum and mean aggregation do not overlap."""
+    # Medians over seeds decide which controller is best or worst, separately for each metric.
+    checks = []
+    for metric in ("ivv", "iman"):
+        best = min(SUM, key=lambda name: compute_median_at(curves, 400, metric, name))
+        worst = max(MEAN, key=lambda name: compute_median_at(curves, 400, metric, name))
+        checks.append(
+            Check.less(
+                f"{metric.upper()}: upper quartile of {worst} below lower quartile of {best}",
+                curves.at(400, "upper", worst, metric=metric),
+                curves.at(400, "lower", best, metric=metric),
+            )
+        )
+    return Statement(
+        "T2",
+        "At epoch 400 the IQRs of the best sum-aggregation and the worst mean-aggregation controller do not overlap.",
+        "The upper quartile over flocks of the one below the lower quartile of the other, in IVV and in IMAN.",
+        tuple(checks),
+    )
+
+
+def _t3(curves: Curves) -> Statement:
+    """Return T3: TDAGNN-TF has a lower IVV than TDAGNN at all epochs."""
+    return Statement(
+        "T3",
+        "TDAGNN-TF has a lower median IVV than TDAGNN at all epochs.",
+        "At each of the ten epochs shown.",
+        tuple(_make_below_check(curves, "ivv", "tdagnn-tf", "tdagnn", epoch) for epoch in EPOCHS),
+    )
+
+
+def _t4(curves: Curves) -> Statement:
+    """Return T4: TDAGNN-TF's IMAN compared with TDAGNN's, epoch by epoch."""
+
+    def below(a: str, b: str, epochs: Iterable[int], factor: float = 1.0) -> list[Check]:
+        """Return the checks that a's IMAN is below `factor` times b's, one per epoch."""
+        return [_make_below_check(curves, "iman", a, b, epoch, factor) for epoch in epochs]
+
+    return Statement(
+        "T4",
+        "TDAGNN-TF's IMAN is above TDAGNN's at epoch 40, over double from 80 to 160, and lower only from 320 on.",
+        "Above at 40; TDAGNN's below half of it at 80, 120, 160; above at 200, 240, 280; below at 320, 360, 400.",
+        (
+            *below("tdagnn", "tdagnn-tf", [40]),
+            *below("tdagnn", "tdagnn-tf", [80, 120, 160], 0.5),
+            *below("tdagnn", "tdagnn-tf", [200, 240, 280]),
+            *below("tdagnn-tf", "tdagnn", [320, 360, 400]),
+        ),
+    )
+
+
+def _t5(curves: Curves) -> Statement:
+    """Return T5: TDAGNN-TF-mean leads at epoch 40, and ETDAGNN matches its IVV by 120."""
+    return Statement(
+        "T5",
+        "At epoch 40 TDAGNN-TF-mean's IVV is under half of ETDAGNN's; ETDAGNN matches it by epoch 120.",
+        "Under half at 40; at 120 ETDAGNN's lower quartile below the other's upper one (the IQRs overlap, or better).",
+        (
+            _make_below_check(curves, "ivv", "tdagnn-tf-mean", "etdagnn", 40, 0.5),
+            _make_comparable_check(curves, 120, "tdagnn-tf-mean", 120),
+        ),
+    )
+
+
+def _t6(curves: Curves) -> Statement:
+    """Return T6: at epoch 400 the IVVs of the mean-aggregation controllers differ by a few hundredths."""
+    a, b = curves.at(400, "median", "etdagnn", metric="ivv"), curves.at(400, "median", "tdagnn-tf-mean", metric="ivv")
+    return Statement(
+        "T6",
+        "At epoch 400 TDAGNN-TF-mean's IVV is larger than ETDAGNN's only by a few hundredths.",
+        f"Larger by 0.01 to {FEW_HUNDREDTHS:g}.",
+        (Check.within("IVV at 400: tdagnn-tf-mean - etdagnn", b - a, 0.01, FEW_HUNDREDTHS),),
+    )
+
+
+def _t7(curves: Curves) -> Statement:
+    """Return T7: ETDAGNN at epoch 120 is comparable with all others at 400."""
+    return Statement(
+        "T7",
+        "ETDAGNN needs 70% less training data: at epoch 120 it is comparable with the others at 400.",
+        "Its lower quartile of IVV at 120 below the upper one of each other at 400 (the IQRs overlap, or better).",
+        tuple(_make_comparable_check(curves, 120, other, 400) for other in (*SUM, "tdagnn-tf-mean")),
+    )
+
+
+def _t8(curves: Curves) -> Statement:
+    """Return T8: ETDAGNN at epoch 120 is comparable with TDAGNN at 400."""
+    return Statement(
+        "T8",
+        "ETDAGNN has flocking control comparable with that of the existing GNN controller, TDAGNN, with 70% less "
+        "training data.",
+        "Its lower quartile of IVV at 120 below the upper one of TDAGNN at 400 (the IQRs overlap, or better).",
+        (_make_comparable_check(curves, 120, "tdagnn", 400),),
+    )
+
+
+def _t9(curves: Curves) -> Statement:
+    """Return T9: the IMANs of the mean-aggregation controllers stay close, and both rise."""
+    # "That gap" is the one between these two at epoch 40. If it were the one between the sum-aggregation controllers,
+    # both would end with an IMAN between those two, which contradicts T2: they end below either.
+    iman = {name: {e: curves.at(e, "median", name, metric="iman") for e in EPOCHS} for name in MEAN}
+    a, b = MEAN
+    apart = {e: np.abs(iman[a][e] - iman[b][e]) for e in EPOCHS}
+    rise = {name: iman[name][400] - iman[name][80] for name in MEAN}
+    return Statement(
+        "T9",
+        "At epoch 40 TDAGNN-TF-mean has a lower IMAN than ETDAGNN; from epoch 80 on their IMANs remain within that "
+        "gap, both increasing at the same rate. (The paper says IVV where it speaks of the IMAN.)",
+        "Lower at 40; at each epoch shown from 80 on, apart by no more than at 40; each one's at 400 above its own at "
+        f"80, and the two rises within {FEW_HUNDREDTHS:g} of each other.",
+        (
+            _make_below_check(curves, "iman", a, b, 40),
+            # 1e-9 allows for the rounding of differences.
+            *(Check.less(f"IMAN: apart at {e} by no more than at 40", apart[e], apart[40] + 1e-9) for e in EPOCHS[1:]),
+            *(Check.less(f"IMAN of {name}: at 80 below that at 400", iman[name][80], iman[name][400]) for name in MEAN),
+            Check.within(f"rise of IMAN from 80 to 400: {a} - {b}", rise[a] - rise[b], -FEW_HUNDREDTHS, FEW_HUNDREDTHS),
+        ),
+    )
+
+
+def _make_below_check(curves: Curves, metric: str, a: str, b: str, epoch: int, factor: float = 1.0) -> Check:
+    """Return the check that at an epoch the median over flocks of a is below `factor` times that of b."""
+    share = "" if factor == 1.0 else f"{factor:g} x "
+    return Check.less(
+        f"{metric.upper()} at {epoch}: {a} below {share}{b}",
+        curves.at(epoch, "median", a, metric=metric),
+        curves.at(epoch, "median", b, metric=metric),
+        factor,
+    )
+
+
+def _make_comparable_check(curves: Curves, epoch: int, other: str, other_epoch: int) -> Check:
+    """Return the check that ETDAGNN is comparable with another controller: the IQRs overlap, or ETDAGNN is better."""
+    return Check.less(
+        f"IVV: lower quartile of etdagnn at {epoch} below upper quartile of {other} at {other_epoch}",
+        curves.at(epoch, "lower", "etdagnn", metric="ivv"),
+        curves.at(other_epoch, "upper", other, metric="ivv"),
+    )
+
+
+# Figure and Markdown tables of trainings: validation metrics by epoch, and verdicts on the paper's statements.
+
+
+def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
+    """Draw IVV and IMAN by epoch beside the expert's: quartiles over flocks, each the median over seeds.
+
+    IVV is the integral of velocity variance, IMAN that of the mean acceleration norm.
+
+    Args:
+        table: columns epoch, controller, flock, ivv, iman, seed; with the expert's rows, as `equiflock train` has them.
+        path: the PNG file.
+    """
+    # The expert is validated once and drawn as a horizontal line.
+    policies = table[table.controller != EXPERT]
+    epochs = np.sort(policies.epoch.unique())
+    expert = table[table.controller == EXPERT]
+    validation_curves = build_validation_curves(policies)
+    panels = []
+    for metric in ("ivv", "iman"):
+        curves = {EXPERT: np.full((3, len(epochs)), expert[metric].median())}
+        for name in policies.controller.unique():
+            curves[name] = validation_curves.quartiles(name, metric=metric)
+        panels.append(CurvePanel(epochs, "epoch", f"{metric.upper()} (validation)", curves))
+    return draw_panels(panels, path)
+
+
+def format_metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200, 400)) -> str:
+    """Return a Markdown table of IVV / IMAN at `epochs`: medians over seeds of medians over flocks, a row per network.
+
+    The last column is the range over seeds of IVV at the last of `epochs`; the last row is the expert. IVV is the
+    integral of velocity variance, IMAN that of the mean acceleration norm.
+    """
+    expert, policies = table[table.controller == EXPERT], table[table.controller != EXPERT]
+    curves = build_validation_curves(policies)
+    header = ["IVV / IMAN at epoch", *map(str, epochs), f"range of IVV at {epochs[-1]}"]
+    rows = []
+    for name in policies.controller.unique():
+        # One column per epoch, then the range over seeds at the last epoch.
+        medians = [[compute_median_at(curves, epoch, metric, name) for metric in ("ivv", "iman")] for epoch in epochs]
+        last = curves.at(epochs[-1], "median", name, metric="ivv")
+        texts = (f"{ivv:.3f} / {iman:.2f}" for ivv, iman in medians)
+        rows.append([f"`{name}`", *texts, f"{last.min():.3f} to {last.max():.3f}"])
+    expert_cell = f"{expert.ivv.median():.3f} / {expert.iman.median():.2f}"
+    rows.append([f"the expert, `{EXPERT}`", *[""] * (len(epochs) - 1), expert_cell, ""])
+    return format_markdown_table(header, rows)
+
+
+def format_ledger_table(statements: Sequence[Statement]) -> str:
+    """Return the paper's statements with rules, verdicts and numbers of checks that hold, as a Markdown table."""
+    header = ["", "the paper's statement", "our rule", "verdict", "checks that hold"]
+    rows = []
+    for statement in statements:
+        checks = f"{statement.summary}. {statement.remark}" if statement.remark else statement.summary
+        rows.append([statement.id, statement.text, statement.rule, f"**{statement.verdict}**", checks])
+    return format_markdown_table(header, rows, align_left=True)
+
+
+def write_training_tables(table: pd.DataFrame, statements: Sequence[Statement], path: str | os.PathLike[str]) -> Path:
+    """Write the tables of metrics and of statements as a Markdown file, replacing an existing one. Return its path."""
+    with atomic_write(path) as scratch:
+        scratch.write_text(f"{format_metrics_table(table)}\n\n{format_ledger_table(statements)}\n", encoding="utf-8")
+    return Path(path)

@@ -1,0 +1,156 @@
+"""Figures of curves with bands, such as medians with interquartile ranges, and of outcomes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Float64, Int
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+from equiflock._runtime.files import atomic_write
+from equiflock.outcomes import Outcome
+from equiflock.plotting.style import (
+    GRID_COLOUR,
+    TEXT_COLOUR,
+    assign_outcome_colours,
+    choose_text_colour,
+    get_line_colour,
+    get_line_style,
+)
+
+# Figures of curves with bands, such as medians with interquartile ranges.
+
+
+@dataclass(frozen=True)
+class CurvePanel:
+    """One panel of curves over time or epochs.
+
+    `curves` maps a controller's name, or another label, to (3, X): the lower end of the band, the line, the upper end.
+    """
+
+    x: Float[np.ndarray, " X"] | Int[np.ndarray, " X"]
+    x_label: str
+    y_label: str
+    curves: Mapping[str, Float64[np.ndarray, "3 X"]]
+    y_scale: Literal["linear", "log"] = "log"
+    y_limits: tuple[float, float] | None = None
+    x_ticks: tuple[int, ...] | None = None
+    """Ticks of a logarithmic x axis, with a marker at every point; None for a linear axis."""
+    title: str | None = None
+    has_overlapping_lines: bool = False
+    """Whether lines may coincide; each is then drawn thinner than the one before, so that all are visible."""
+
+
+def compute_quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray, "3 X"]:
+    """Return the quartiles over the second axis, the flocks, as a curve of a `CurvePanel`."""
+    return np.asarray(np.quantile(values, (0.25, 0.5, 0.75), axis=1))
+
+
+def draw_panels(panels: Sequence[CurvePanel], path: str | os.PathLike[str]) -> Path:
+    """Draw panels side by side and write them as a PNG file, replacing an existing one. Return its path.
+
+    On a logarithmic y axis, values that are not positive are gaps in a curve; a band ends at its curve's minimum there.
+    """
+    width = 5.2 if len(panels) < 4 else 4.0
+    figure = Figure(figsize=(width * len(panels), 3.6), dpi=130, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for place, (controller, (low, middle, high)) in enumerate(panel.curves.items()):
+            # A logarithmic axis has no zero: the curve gets a gap, and the band extends to the curve's minimum.
+            if panel.y_scale == "log":
+                middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
+                low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
+            style: dict[str, Any] = {"color": get_line_colour(controller), "linestyle": get_line_style(controller)}
+            marker = "o" if panel.x_ticks or len(panel.x) == 1 else None
+            # The first of overlapping lines is the thickest; the last has the default width.
+            line_width = 1.8 + 1.4 * (len(panel.curves) - 1 - place) * panel.has_overlapping_lines
+            axes.plot(panel.x, middle, label=controller, linewidth=line_width, marker=marker, markersize=4, **style)
+            axes.fill_between(panel.x, low, high, color=get_line_colour(controller), alpha=0.18, linewidth=0)
+        axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.y_scale)
+        if panel.title is not None:
+            axes.set_title(panel.title, fontsize="medium")
+        # The limits of a single point would have zero width.
+        if len(panel.x) > 1:
+            axes.set_xlim(panel.x[0], panel.x[-1])
+        else:
+            axes.set_xticks(panel.x)
+        # Epochs have integer ticks.
+        if not panel.x_ticks and len(panel.x) > 1 and np.issubdtype(panel.x.dtype, np.integer):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if panel.y_limits is not None:
+            axes.set_ylim(panel.y_limits)
+        if panel.x_ticks:
+            axes.set_xscale("log")
+            axes.set_xticks(panel.x_ticks, [str(tick) for tick in panel.x_ticks])
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.minorticks_off()
+        if panel.y_scale == "log":
+            # Ticks at powers of ten over more than three decades, else also at 2 and 5.
+            low_limit, high_limit = axes.get_ylim()
+            steps = (1.0,) if high_limit > 1000 * low_limit else (1.0, 2.0, 5.0)
+            axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=20))
+            axes.yaxis.set_major_formatter("{x:,g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.grid(color=GRID_COLOUR)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(colors=TEXT_COLOUR)
+        axes.legend(frameon=False)
+    with atomic_write(path) as scratch:
+        canvas.print_png(str(scratch))
+    return Path(path)
+
+
+# Figure of flight outcomes: one bar per controller, divided by outcome.
+
+MIN_LABELLED_SHARE = 0.06
+"""Least share of a bar that has room for a label."""
+
+
+def draw_outcome_bars(table: pd.DataFrame, path: str | os.PathLike[str], success_outcomes: Sequence[Outcome]) -> Path:
+    """Draw a bar for each controller, divided by the outcomes of its flights; outcomes that did not occur are left out.
+
+    Args:
+        table: a row for every flight, with columns controller and outcome.
+        path: the PNG file.
+        success_outcomes: the outcomes that count as success; they are drawn first.
+    """
+    names = list(dict.fromkeys(table.controller))
+    occurred = set(table.outcome)
+    outcomes = [outcome for outcome in Outcome.all() if outcome.name in occurred]
+    colours = assign_outcome_colours(outcomes, success_outcomes)
+    figure = Figure(figsize=(7.2, 1.1 + 0.42 * len(names)), dpi=130, layout="constrained")
+    axes = figure.subplots()
+    # Each outcome starts where the previous one ends in every bar.
+    ends = np.zeros(len(names))
+    for outcome, colour in colours.items():
+        shares = np.array([(table[table.controller == name].outcome == outcome.name).mean() for name in names])
+        label = outcome.name.replace("_", " ").lower()
+        axes.barh(names, shares, left=ends, color=colour, height=0.7, label=label)
+        for place, (share, first) in enumerate(zip(shares, ends, strict=True)):
+            if share >= MIN_LABELLED_SHARE:
+                text_colour = choose_text_colour(colour)
+                axes.text(
+                    first + share / 2, place, f"{share:.0%}", ha="center", va="center", color=text_colour, fontsize=8
+                )
+        ends += shares
+    # The first controller is at the top, as in the table.
+    axes.invert_yaxis()
+    axes.set(xlim=(0.0, 1.0), xlabel="share of flights")
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    axes.grid(axis="x", color=GRID_COLOUR)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(colors=TEXT_COLOUR)
+    axes.tick_params(axis="y", length=0)
+    figure.legend(loc="outside upper center", ncols=len(colours), frameon=False)
+    with atomic_write(path) as scratch:
+        FigureCanvasAgg(figure).print_png(str(scratch))
+    return Path(path)

@@ -1,1 +1,0 @@
-"""Communication graph, radio, and the observations that agents compute from messages."""

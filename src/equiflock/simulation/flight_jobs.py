@@ -1,0 +1,115 @@
+"""Flights of a scenario under a controller, for jobs, commands and reports."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+from equiflock._runtime.checks import InputError, raise_wrong_choice, shorten_repr
+from equiflock.flock import Flock
+from equiflock.protocols import Controller
+from equiflock.scenarios.registry import Scenario, build_flight_options, collect_options
+from equiflock.simulation import metrics
+from equiflock.simulation.environment import DEFAULT_WORLD, World
+from equiflock.simulation.simulate import Measure, describe_part, simulate
+from equiflock.simulation.trajectory import Trajectory
+
+if TYPE_CHECKING:  # most commands do not need pandas, which is slow to import
+    import pandas as pd
+
+MOMENT_METRICS: Mapping[str, Measure] = {
+    name: metric
+    for name, metric in vars(metrics).items()
+    if inspect.isfunction(metric) and not name.startswith("_") and "subject" in inspect.signature(metric).parameters
+}
+"""Functions of `equiflock.metrics` that take a moment, by name."""
+
+
+def fly(
+    scenario: Scenario,
+    start: Flock,
+    controller: Controller,
+    time_step: float,
+    duration: float,
+    world: World = DEFAULT_WORLD,
+    **simulate_options: Any,
+) -> Trajectory:
+    """Simulate flocks in a scenario and environment; `simulate_options` are passed to `simulate`.
+
+    If the controller has an `orbit`, it replaces the scenario's default one.
+    """
+    flight_options = build_flight_options(scenario, controller) | world.flight_options
+    return simulate(start, controller, time_step=time_step, duration=duration, **flight_options, **simulate_options)
+
+
+def resolve_measures(scenario: Scenario) -> dict[str, Measure]:
+    """Return the measures of a scenario, functions of a moment, by name.
+
+    Raise InputError if one is neither the name of a metric of the package nor a named function.
+    """
+    result: dict[str, Measure] = {}
+    for measure in scenario.measures:
+        # Either the name of a metric of the package, or a function, whose name becomes the column.
+        if isinstance(measure, str):
+            if measure not in MOMENT_METRICS:
+                raise_wrong_choice(f"a measure of scenario {scenario.name!r}", measure, tuple(MOMENT_METRICS))
+            result[measure] = MOMENT_METRICS[measure]
+        elif getattr(measure, "__name__", "").isidentifier():
+            result[measure.__name__] = measure
+        else:
+            raise InputError(f"a measure must be a name or a named function; got {shorten_repr(measure)}")
+    return result
+
+
+def scenario_to_dict(scenario: Scenario) -> dict[str, Any]:
+    """Return the scenario's entries in the config of a saved flight: its name, and its options under "start".
+
+    Options that JSON cannot represent are replaced by a description.
+    """
+    return {
+        "scenario": scenario.name,
+        "start": {name: _to_json_value(value) for name, value in collect_options(scenario).items()},
+    }
+
+
+def _to_json_value(value: Any) -> Any:
+    """Return a bool, number, text or None unchanged, and a description of any other value."""
+    return value if isinstance(value, (bool, int, float, str, NoneType)) else describe_part(value)
+
+
+def build_outcome_table(run: Trajectory) -> pd.DataFrame:
+    """Return a table with a row per flock: flock, outcome, and seconds flown."""
+    import pandas as pd
+
+    names = [outcome.name for outcome in run.outcome]
+    return pd.DataFrame({"flock": range(len(names)), "outcome": names, "seconds": run.steps * run.time_step})
+
+
+class FlightJob(ABC):
+    """Base class of jobs that fly one controller in a scenario; subclasses add `scenario`, `make_controller`, `run`."""
+
+    time_step: float
+    duration: float
+    world: World = DEFAULT_WORLD
+
+    @property
+    @abstractmethod
+    def scenario(self) -> Scenario:
+        """Scenario of the flights."""
+
+    @abstractmethod
+    def make_controller(self) -> Controller:
+        """Load or train the controller."""
+
+    def draw_start(self) -> Flock:
+        """Draw the flocks at t = 0, the same in every call."""
+        return self.scenario.draw()
+
+    def fly(self, start: Flock, **simulate_options: Any) -> Trajectory:
+        """Load the controller and simulate these flocks under it; `simulate_options` are passed to `simulate`."""
+        return fly(
+            self.scenario, start, self.make_controller(), self.time_step, self.duration, self.world, **simulate_options
+        )

@@ -1,0 +1,390 @@
+"""The objective of a tuning: tasks, measures of their flights, and the cost of a candidate."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int8
+
+from equiflock._runtime.checks import InputError, NumericRangeError, check_choice, check_count, check_positive
+from equiflock._runtime.specs import format_options, parse_options
+from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Role
+from equiflock.graph.radius_graph import compute_connectivity
+from equiflock.observations.orbit import Orbit
+from equiflock.outcomes import Outcome
+from equiflock.protocols import Controller, Moment
+from equiflock.scenarios import make_scenario
+from equiflock.scenarios.course_survey import CourseSurvey, survey_course
+from equiflock.scenarios.registry import Scenario, find_failed_flights, scenario_class
+from equiflock.simulation import metrics
+from equiflock.simulation.environment_ranges import NUMBER_PATTERN
+from equiflock.simulation.flight_builder import flight
+from equiflock.simulation.simulate import count_steps
+
+# Tasks of a tuning: scenarios with their shares of the cost, such as 1*flocking+2*obstacles:sides=96.
+
+TIME_STEP = 0.01
+"""Default time step of a task, in seconds."""
+EXAMPLE = "0.5*flocking+1*obstacles:sides=96"
+
+
+@dataclass(frozen=True)
+class Task:
+    """Scenario with its share of the cost."""
+
+    share: float
+    """Share of the cost, relative to the other tasks."""
+    scenario: str
+    """Name of the scenario, with options."""
+    duration: float
+    """Seconds of flight."""
+    time_step: float = TIME_STEP
+    """Seconds per step."""
+    flocks: int | None = None
+    """Flocks per generation; None for the default of the tuning."""
+
+    def __post_init__(self) -> None:
+        check_positive(f"the share of {self.scenario!r}", self.share)
+        _check_numbers(self.duration, self.time_step, self.flocks)
+
+    def build_scenario(self, flocks: int, seed: int, split: str) -> Scenario:
+        """Return the scenario with `flocks` flocks of a split, not drawn yet; other tasks draw other flocks."""
+        own = f"{split}, {self.scenario}"
+        return make_scenario(self.scenario, {"flocks": flocks, "seed": seed, "split": own})
+
+
+def parse_tasks(text: str) -> tuple[Task, ...]:
+    """Parse tasks: one scenario, or several with their shares, each with options.
+
+    Options are those of the scenario, and `duration`, `time_step` and `flocks`.
+    """
+    tasks = tuple(_parse_task(share, name) for share, name in parse_shares("tasks", text, EXAMPLE))
+    names = [task.scenario for task in tasks]
+    if len(set(names)) < len(names):
+        raise InputError(f"tasks must name each scenario with its options once; got {text!r}")
+    return tasks
+
+
+def _parse_task(share: float, text: str) -> Task:
+    """Return the task of a text such as obstacles:sides=96:duration=10; `flocks` is None if not given.
+
+    Raise InputError if the scenario or an option is unknown, or seed or split are given.
+    """
+    name, colon, option_text = text.partition(":")
+    options = parse_options(option_text) if colon else {}
+    for reserved in ("seed", "split"):
+        if reserved in options:
+            raise InputError(f"{reserved} is set by the tuning: leave it out of {text!r}")
+    duration = options.pop("duration", scenario_class(name).duration)
+    time_step, flocks = options.pop("time_step", TIME_STEP), options.pop("flocks", None)
+    _check_numbers(duration, time_step, flocks)
+    task = Task(share, format_options(name, options), duration, time_step, flocks)
+    task.build_scenario(1, 0, "")  # raises InputError if there is no such scenario or option
+    return task
+
+
+def _check_numbers(duration: Any, time_step: Any, flocks: Any) -> None:
+    """Raise InputError if `flocks` is given and not positive, or if the duration is shorter than one time step."""
+    if flocks is not None:
+        check_count("flocks", flocks)
+    check_count("duration / time_step", count_steps(duration, time_step))
+
+
+def parse_shares(label: str, text: str, example: str) -> list[tuple[float, str]]:
+    """Parse names with their shares, such as 0.5*flocking+1*leaders; a single name has the share 1.
+
+    Return (share, name with options) in order; shares are not normalized. Raise InputError if the text is malformed.
+
+    Args:
+        label: name of the setting, for errors.
+        text: text to parse.
+        example: a valid text, for errors.
+    """
+    message = f"{label} must be a name, or several with their shares such as {example}; got {text!r:.80}"
+    if not re.match(rf"\s*{NUMBER_PATTERN}\s*\*", text):
+        if "+" in text.partition(":")[0]:
+            raise InputError(message)
+        text = f"1*{text}"
+    shares = []
+    # A plus before a share starts the next part; any other, as in 1e+3, belongs to an option. re.split also returns
+    # the shares matched by the lookahead, at odd positions.
+    for part in re.split(rf"\+(?=\s*{NUMBER_PATTERN}\s*\*)", text)[::2]:
+        match = re.fullmatch(rf"\s*{NUMBER_PATTERN}\s*\*\s*([^\s+:]+(?::\S+)?)\s*", part)
+        if match is None:
+            raise InputError(message)
+        shares.append((float(match[1]), match[2]))
+    return shares
+
+
+# Measures of a flight: numbers that change smoothly with the weights; smaller is better.
+#
+# All but `final_variance` and `failures` are integrals over time, divided by the duration of the task, so a flight that
+# has reached its end, such as a flock that has passed its obstacle, adds nothing from then on. A failed flight goes on:
+# an agent that was left behind adds to the cost for as long as it is alone.
+
+DETACHED, VARIANCE, FINAL_VARIANCE, LEADERS = "detached", "variance", "final_variance", "leaders"
+COLLISIONS, EFFORT, FAILURES = "collisions", "effort", "failures"
+GAP, TIME = "gap", "time"
+TOLERANCES: Mapping[str, float] = {
+    DETACHED: 1e-2,
+    VARIANCE: 1e-3,
+    FINAL_VARIANCE: 1e-4,
+    LEADERS: 1e-2,
+    COLLISIONS: 1e-3,
+    EFFORT: 1e-2,
+    FAILURES: 0.1,
+    GAP: 1e-2,
+    TIME: 0.1,
+}
+"""The measures, each with a tolerance: smaller values count as 0, since they are not worth a search.
+
+detached: share of agents outside the largest component; a nearby obstacle is a node of the graph as in `UntilPassed`.
+variance: variance of the flock's velocities.
+final_variance: the same at the end of the flight.
+leaders: mean distance of velocities from the leaders' velocity, for flocks with leaders.
+collisions: share of agents closer than R_min to another agent or to an obstacle agent.
+effort: mean norm of the accelerations.
+failures: share of flights that fail, for scenarios that define failure.
+gap: width of the widest gap between components, from 0 if connected to 1 beyond 2 R, in steps of R / 4. A nearby
+obstacle is a node here as well.
+time: share of the duration until flights reach their end, 1 if they fail, for scenarios that define failure.
+"""
+GAP_RADIUS_FACTORS = (1.25, 1.5, 1.75, 2.0)
+"""Multiples of R at which a disconnected flock is tested again: the largest at which it is disconnected measures its
+gap. A single lost agent hardly counts in `detached`, but it does in `gap`."""
+Values = Float64[np.ndarray, " B"]
+
+
+def measure_flight(
+    scenario: Scenario,
+    start: Flock,
+    controller: Controller,
+    orbit: Orbit | None,
+    task: Task,
+    measurement_interval: float,
+) -> dict[str, float]:
+    """Simulate flocks of a scenario and return each of its measures as the mean over flocks.
+
+    All measures are infinite if a flight diverges. `failures` and `time` are left out if the scenario does not define
+    failure, `leaders` if a flock has no leader.
+
+    Args:
+        scenario: as `Task.build_scenario` returns it.
+        start: its flocks at t = 0.
+        controller: controller of the flocks.
+        orbit: orbit technique by which followers avoid obstacles, if any.
+        task: defines duration and time step.
+        measurement_interval: seconds between measurements.
+    """
+    measures = _FlightMeasures(scenario, start, task, measurement_interval)
+    try:
+        measures.fly(controller, orbit)
+    except NumericRangeError:
+        return dict.fromkeys(measures.compute_means(), math.inf)
+    return measures.compute_means()
+
+
+class _FlightMeasures:
+    """Measures of one flight, accumulated during the flight."""
+
+    def __init__(self, scenario: Scenario, start: Flock, task: Task, measurement_interval: float) -> None:
+        self.scenario, self.start, self.task = scenario, start, task
+        self.steps = count_steps(task.duration, task.time_step)
+        self.interval_steps = max(round(measurement_interval / task.time_step), 1)
+        self.has_leaders = bool((start.roles == Role.LEADER).any(axis=1).all())
+        self.outcome_recorder = _OutcomeRecorder(scenario, len(start)) if scenario.success_outcomes else None
+        integrals = (DETACHED, VARIANCE, COLLISIONS, EFFORT, GAP, *([LEADERS] if self.has_leaders else []))
+        integrals += (TIME,) if self.outcome_recorder else ()
+        self.values = {name: np.zeros(len(start)) for name in (*integrals, FINAL_VARIANCE)}
+        # Leaders collide like followers.
+        self.collision_roles = np.where(start.roles == Role.LEADER, np.int8(FOLLOWER), start.roles)
+        self.collision_distance: float = getattr(getattr(scenario, "disk", None), "min_separation", 0.1) * (1.0 - 1e-9)
+
+    def fly(self, controller: Controller, orbit: Orbit | None) -> None:
+        """Simulate for the duration, or until all flocks have succeeded, and measure at intervals.
+
+        Failed flights go on.
+        """
+        rules = {"ending": self.outcome_recorder, "orbit": orbit, "obstacles": self.scenario.obstacles}
+        loop = flight(self.start, controller, time_step=self.task.time_step, **rules)  # type: ignore[arg-type]
+        for moment in loop:
+            # A flock that has reached its end is measured here for the last time.
+            self._add_moment(moment)
+            remaining = self.steps - moment.step
+            if remaining < 1 or not moment.flying.any():
+                break
+            # The ending is evaluated at measurements only, so that the steps between them are one call.
+            loop.ending = None
+            loop.skip(min(self.interval_steps, remaining) - 1)
+            loop.ending = self.outcome_recorder
+
+    def _add_moment(self, moment: Moment) -> None:
+        """Add the measures of a moment, weighted by the share of the duration until the next measurement.
+
+        Flocks that have ended are left out. The final variance is overwritten, not added.
+        """
+        flying = moment.flying
+        variance = metrics.velocity_variance(moment)
+        self.values[FINAL_VARIANCE][flying] = variance[flying]
+        # Share of the duration until the next measurement or the end of the flight.
+        share = min(self.interval_steps, self.steps - moment.step) / self.steps
+        flock = moment.flock if flying.all() else moment.flock[flying]
+        current = {VARIANCE: variance[flying], EFFORT: metrics.mean_acceleration_norm(moment)[flying]}
+        if len(flock) and share > 0.0:
+            survey = self._survey_flock(flock)
+            current |= {
+                DETACHED: 1.0 - survey.largest_component / flock.working.sum(axis=1),
+                GAP: self._compute_gap(flock, survey),
+            }
+            current[COLLISIONS] = self._compute_collisions(flock, flying)
+            if self.outcome_recorder:
+                current[TIME] = np.ones(len(flock))
+            if self.has_leaders:
+                current[LEADERS] = metrics.mean_leader_velocity_distance(flock)
+            for name, values in current.items():
+                self.values[name][flying] += share * values
+
+    def _compute_gap(self, flock: Flock, survey: CourseSurvey) -> Values:
+        """Return the widest gap between components per flock, from 0, connected, to 1, disconnected at 2 R.
+
+        `survey` is that of these flocks at radius R.
+        """
+        disconnected, step = np.flatnonzero(survey.component_count > 1), 1.0 / (len(GAP_RADIUS_FACTORS) + 1)
+        gap = np.zeros(len(flock))
+        gap[disconnected] = step
+        for factor in GAP_RADIUS_FACTORS:
+            if not disconnected.size:
+                break
+            # A flock that is connected at this radius is connected at all larger ones.
+            radius = factor * flock.comm_radius
+            disconnected = disconnected[self._survey_flock(flock[disconnected], radius).component_count > 1]
+            gap[disconnected] += step
+        return gap
+
+    def _survey_flock(self, flock: Flock, comm_radius: float | None = None) -> CourseSurvey:
+        """Return the components of each flock at a radius (default: R), with the scenario's connectivity options."""
+        options: dict[str, Any] = {
+            name: getattr(self.scenario, name, default) for name, default in CONNECTIVITY_OPTIONS.items()
+        }
+        return survey_course(flock, comm_radius, **options)
+
+    def _compute_collisions(self, flock: Flock, flying: Bool[np.ndarray, " all"]) -> Values:
+        """Return the share of agents closer than R_min to another agent or obstacle agent, per flock.
+
+        `flock` holds only the flocks still flying, and `flying` is their mask among all.
+        """
+        if self.collision_distance <= 0.0:
+            return np.zeros(len(flock))
+        degrees, _ = compute_connectivity(flock, self.collision_distance, self.collision_roles[flying])
+        share: Values = ((degrees > 0) & (flock.roles != OBSTACLE)).sum(axis=1) / flock.working.sum(axis=1)
+        return share
+
+    def compute_means(self) -> dict[str, float]:
+        """Return each measure of the scenario as its mean over flocks, in the order of `TOLERANCES`."""
+        values = (
+            self.values
+            if self.outcome_recorder is None
+            else {**self.values, FAILURES: self.outcome_recorder.find_failed().astype(float)}
+        )
+        return {name: float(values[name].mean()) for name in TOLERANCES if name in values}
+
+
+CONNECTIVITY_OPTIONS = {"obstacle_node": "one", "awareness": "followers"}
+"""Scenario options that define connectivity, with their defaults."""
+
+
+class _OutcomeRecorder:
+    """The scenario's ending, except that a failed flight is recorded and goes on."""
+
+    def __init__(self, scenario: Scenario, flocks: int) -> None:
+        self.scenario = scenario
+        self.outcomes = np.full(flocks, Outcome.FLYING, np.int8)
+        ending = scenario.ending()
+        assert ending is not None, "a scenario with success_outcomes must have an ending"
+        self._ending = ending
+
+    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+        """Return the outcomes of flocks that have succeeded, and FLYING for all others."""
+        undecided = self.outcomes == Outcome.FLYING
+        if undecided.any():
+            self.outcomes = np.where(undecided, self._ending(time, flock, undecided), self.outcomes)
+        reached = np.isin(self.outcomes, self.scenario.success_outcomes)
+        return np.where(reached, self.outcomes, np.int8(Outcome.FLYING))
+
+    def find_failed(self) -> Bool[np.ndarray, " B"]:
+        """Return a mask of the failed flights; a flight without an outcome so far counts as TIME_UP."""
+        over = np.where(self.outcomes == Outcome.FLYING, np.int8(Outcome.TIME_UP), self.outcomes)
+        return find_failed_flights(self.scenario, [Outcome(int(code)) for code in over])
+
+
+# Cost of a candidate: a weighted sum of its measures, each relative to that of the initial weights.
+#
+# With m(c, t) the measure m of candidate c in task t, c_0 the initial weights on the same flocks, and h(c_0, t) their
+# measure on held-out flocks,
+#
+#     scale(m, t) = max(m(c_0, t), h(c_0, t) / 2, tolerance_m)
+#     sum(c) = sum_t share_t sum_m weight_m m(c, t) / scale(m, t),        cost(c) = sum(c) / sum(c_0)
+#
+# so that the initial weights cost 1 (0 if all their measures are 0). The lower limits of the scale keep a measure that
+# happens to be near 0 for the initial weights on a few flocks from dominating the sum. If a flight diverges, the
+# measures and the cost are infinite.
+
+DEFAULT_MEASURES = "1*detached+0.3*variance+0.5*final_variance+1*leaders+0.2*collisions+0.1*effort+1*failures"
+"""Default weights of the measures."""
+Measurements: TypeAlias = Sequence[Mapping[str, float]]
+"""Measures of a candidate by name, for each task."""
+
+
+def parse_measures(text: str) -> dict[str, float]:
+    """Parse weights of measures such as 1*detached+0.5*variance; measures that are not named are left out.
+
+    Raise InputError if a name is unknown or repeated, or a weight is not positive.
+    """
+    shares = parse_shares("measures", text, "1*detached+0.5*variance")
+    weights = {}
+    for weight, name in shares:
+        check_choice("a measure", name, tuple(TOLERANCES))
+        if name in weights:
+            raise InputError(f"measures must name each measure once; got {text!r}")
+        weights[name] = check_positive(f"the weight of {name}", weight)
+    return weights
+
+
+def compute_cost(
+    measurements: Measurements,
+    initial: Measurements,
+    held_out: Measurements,
+    tasks: Sequence[Task],
+    weights: Mapping[str, float],
+) -> float:
+    """Return the cost of a candidate, infinite if a flight diverged; the module docstring has the formula.
+
+    Measures that a task does not have are skipped. Raise InputError if the initial weights diverge, or if no task has
+    any of the measures.
+
+    Args:
+        measurements: measures of the candidate.
+        initial: measures of the initial weights on the same flocks.
+        held_out: measures of the initial weights on held-out flocks, for the lower limits of the scale.
+        tasks: the tasks of these measurements.
+        weights: weights of the measures.
+    """
+    terms, initial_terms = [], []
+    for task, own, first, typical in zip(tasks, measurements, initial, held_out, strict=True):
+        for name in weights.keys() & own.keys():
+            if not (math.isfinite(first[name]) and math.isfinite(typical[name])):
+                raise InputError(f"the initial weights diverge in {task.scenario!r}: train them on it first")
+            factor = task.share * weights[name] / max(first[name], typical[name] / 2.0, TOLERANCES[name])
+            terms.append(factor * own[name])
+            initial_terms.append(factor * first[name])
+    if not terms:
+        raise InputError(f"no task has a measure among {', '.join(weights)}: choose others with --measures")
+    if not all(map(math.isfinite, terms)):
+        return math.inf
+    # fsum does not depend on the order. If all measures of the initial weights are 0, so is their cost.
+    return math.fsum(terms) / (math.fsum(initial_terms) or 1.0)

@@ -1,0 +1,90 @@
+"""Jobs that take no time, in a module that imports little, since every process imports it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from equiflock._runtime.checks import InputError
+
+
+@dataclass(frozen=True)
+class Square:
+    """Job that squares a number, counts its runs in a file, and may fail."""
+
+    number: int
+    runs: Path
+    fails: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"square-{self.number}"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        return {"number": self.number}
+
+    def run(self) -> pd.DataFrame:
+        with (self.runs / f"{self.number}").open("a") as file:
+            file.write("x")
+        if self.fails:
+            raise InputError("no square today")
+        return pd.DataFrame({"square": [self.number**2]})
+
+
+@dataclass(frozen=True)
+class Fragile(Square):
+    """Job whose process dies in the first run, or in every run."""
+
+    always: bool = False
+
+    def run(self) -> pd.DataFrame:
+        first = not (self.runs / f"{self.number}").exists()
+        table = super().run()
+        if first or self.always:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return table
+
+
+@dataclass(frozen=True)
+class Puzzled(Square):
+    """Job that requires `prepare`."""
+
+    def run(self) -> pd.DataFrame:
+        return pd.DataFrame({"prepared": [os.environ.get("PREPARED")]})
+
+
+def make_ready() -> None:
+    os.environ["PREPARED"] = "yes"
+
+
+def refuse() -> None:
+    raise InputError("not like this")
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """Job that returns its process id; its first process may be killed."""
+
+    number: int
+    deaths: Path | None = None
+    deadly: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"whereabouts-{self.number}"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        return {"number": self.number}
+
+    def run(self) -> pd.DataFrame:
+        if self.deaths is not None and (self.deadly or not self.deaths.exists()):
+            self.deaths.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return pd.DataFrame({"process": [os.getpid()], "number": [self.number]})

@@ -1,0 +1,166 @@
+"""Compiled kernels are shared by copies of the package, and never outlive the sources that they were compiled from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from equiflock._runtime import kernel_cache
+from equiflock._runtime.kernel_cache import (
+    MAX_UNUSED_DAYS,
+    PACKAGE,
+    KernelCache,
+    compute_cache_key,
+    get_cache_root,
+    open_key_dir,
+)
+from equiflock.observations.aggregation_kernels import aggregate_flocks
+
+TINY = """
+from equiflock.constants import FACTOR
+from equiflock._runtime.jit import kernel
+
+@kernel
+def multiply(x):
+    return FACTOR * x
+
+if __name__ == "__main__":
+    from equiflock.tiny import multiply
+    print(multiply(1.0), sum(multiply._cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A package with one kernel, whose constant is in another file, and our way of caching it."""
+    package = tmp_path / "one" / "equiflock"
+    (package / "runtime").mkdir(parents=True)
+    for name in ("__init__.py", "runtime/__init__.py"):
+        (package / name).touch()
+    for name in ("runtime/jit.py", "runtime/compile_progress.py", "runtime/kernel_cache.py"):
+        shutil.copy2(PACKAGE / name, package / name)
+    (package / "tiny.py").write_text(TINY)
+    (package / "constants.py").write_text("FACTOR = 2.0\n")
+    return package
+
+
+def result_and_hits(package: Path, **settings: str) -> tuple[float, int]:
+    """What the kernel of a package gives for 1, in a process of its own, and how often it came from the cache."""
+    environment = {**os.environ, "EQUIFLOCK_CACHE_DIR": str(package.parent.parent / "cache"), **settings}
+    # -B: Python's own cache would go by the time and length of a file.
+    command = [sys.executable, "-B", "-m", "equiflock.tiny"]
+    done = subprocess.run(command, cwd=package.parent, env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    result, hits = done.stdout.split()
+    return float(result), int(hits)
+
+
+def test_a_copy_elsewhere_finds_the_kernels_unless_a_source_or_a_setting_differs(tiny: Path, tmp_path: Path) -> None:
+    assert result_and_hits(tiny) == (2.0, 0)
+    copy = shutil.copytree(tiny, tmp_path / "two" / "equiflock", copy_function=shutil.copy)
+    assert result_and_hits(copy) == (2.0, 1)
+    # An edit of the same length, with the time of the file as it was.
+    constants = copy / "constants.py"
+    before = constants.stat()
+    constants.write_text("FACTOR = 3.0\n")
+    os.utime(constants, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert result_and_hits(copy) == (3.0, 0)
+    # A setting that changes the code.
+    assert result_and_hits(tiny, NUMBA_BOUNDSCHECK="1") == (2.0, 0)
+
+
+def test_the_key_depends_on_the_names_and_contents_of_sources_and_on_settings(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [compute_cache_key(tiny)]
+    (tiny / "constants.py").rename(tiny / "numbers.py")
+    keys.append(compute_cache_key(tiny))
+    (tiny / "cli").mkdir()
+    (tiny / "cli" / "not_a_part_with_kernels.py").touch()
+    assert compute_cache_key(tiny) == keys[-1]
+    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 64)
+    assert compute_cache_key(tiny) == keys[-1]
+    for setting in ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "ENABLE_AVX", "DEBUGINFO_DEFAULT"):
+        monkeypatch.setattr(f"numba.config.{setting}", 7)
+        keys.append(compute_cache_key(tiny))
+    assert len(set(keys)) == len(keys)
+
+
+def test_kernels_of_the_package_are_in_this_cache() -> None:
+    assert isinstance(aggregate_flocks._cache, KernelCache)  # type: ignore[attr-defined]
+
+
+def test_a_damaged_file_counts_as_missing(tiny: Path, tmp_path: Path) -> None:
+    assert result_and_hits(tiny) == (2.0, 0)
+    (kept,) = (tmp_path / "cache").rglob("*.kernel")
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert result_and_hits(tiny) == (2.0, 0)
+    assert result_and_hits(tiny) == (2.0, 1)
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache's folder that is not opened yet."""
+    monkeypatch.setenv("EQUIFLOCK_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kernel_cache, "get_key_dir", kernel_cache.get_key_dir.__wrapped__)
+    return get_cache_root()
+
+
+def test_the_cache_is_private(opened: Path) -> None:
+    folder = kernel_cache.get_key_dir()
+    assert folder is not None and folder.parent == opened
+    assert folder.stat().st_mode & 0o777 == opened.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_to_which_others_may_write_is_not_used(opened: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    opened.mkdir()
+    opened.chmod(0o770)
+    assert kernel_cache.get_key_dir() is None
+    assert "other users can write to it" in capsys.readouterr().err
+    assert list(opened.iterdir()) == []
+
+
+def test_a_folder_of_another_user_is_not_used(
+    opened: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: opened.parent.stat().st_uid + 1)
+    assert kernel_cache.get_key_dir() is None
+    assert "it belongs to another user" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_not_used(opened: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    opened.write_text("a file in the way")
+    assert kernel_cache.get_key_dir() is None
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_new_key_removes_those_that_were_not_used_for_long(tmp_path: Path) -> None:
+    old, recent, used, new = (digit * 32 for digit in "abcd")
+    # A folder of another name is not ours.
+    for key, days in (
+        (old, MAX_UNUSED_DAYS + 1),
+        (recent, MAX_UNUSED_DAYS - 1),
+        (used, MAX_UNUSED_DAYS + 1),
+        ("mine", MAX_UNUSED_DAYS + 1),
+    ):
+        (tmp_path / key).mkdir()
+        (tmp_path / key / "f.kernel").touch()
+        then = time.time() - 24 * 3600 * days
+        os.utime(tmp_path / key, (then, then))
+    open_key_dir(tmp_path, used)
+    assert (tmp_path / old).exists()
+    open_key_dir(tmp_path, new)
+    assert {path.name for path in tmp_path.iterdir()} == {new, recent, used, "mine"}
+
+
+def test_nothing_is_kept_once_a_source_is_edited(tiny: Path, tmp_path: Path) -> None:
+    source = tiny / "tiny.py"
+    source.write_text(TINY.replace("    print", "    import os; os.utime('equiflock/constants.py', (1, 1))\n    print"))
+    assert result_and_hits(tiny) == (2.0, 0)
+    assert list((tmp_path / "cache").rglob("*.kernel")) == []

@@ -1,0 +1,71 @@
+"""Networks are trained once under an interpretation, by the first process that needs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from equiflock.controllers import load
+from equiflock.controllers.networks.weights import collect_tensors
+from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.learning.recipe import DAgger
+from equiflock.learning.training_run import TrainingRun
+from equiflock.paper.flocking_experiment import FlockingJob
+from equiflock.paper.interpretation import Interpretation
+from equiflock.paper.policies import TrainedPolicies, build_policy_training_jobs
+from equiflock.paper.training_statements import merge_validation_tables
+
+SMALL = DAgger(epochs=2, agents=12, flocks=2, duration=0.05, updates=2, batch=2, validation_flocks=2, validate_every=1)
+INTERPRETATION = Interpretation(velocities="disc", clamp=50, hop_mean="sender", biases="uniform")
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> TrainedPolicies:
+    return TrainedPolicies(INTERPRETATION, SMALL, tmp_path_factory.mktemp("reading") / "trainings")
+
+
+def test_bundled_weights_need_no_training() -> None:
+    found, bundled = collect_tensors(TrainedPolicies().load("etdagnn", 3)), collect_tensors(load("etdagnn", seed=3))
+    assert all(np.array_equal(found[name], bundled[name]) for name in bundled)
+
+
+def test_a_flight_trains_what_it_needs_and_the_next_one_finds_it(policies: TrainedPolicies) -> None:
+    job = FlockingJob("etdagnn", 5, 50, 2, time_step=0.01, duration=0.05, policies=policies)
+    assert job.scenario.draw().velocities.shape == (2, 50, 2)
+    assert job.scenario.disk.velocities == "disc"  # type: ignore[attr-defined]
+    first = job.run()
+    (folder,) = policies.folder.glob("etdagnn-5-*")
+    recipe = TrainingRun(folder).recipe
+    assert (recipe.controller, recipe.expert) == ("etdagnn:hop_mean=sender", "tanner:clamp=50")
+    written = (folder / "weights.safetensors").stat().st_mtime_ns
+    pd.testing.assert_frame_equal(job.run(), first)
+    assert (folder / "weights.safetensors").stat().st_mtime_ns == written
+
+
+def test_damaged_weights_are_trained_again_to_the_same_bits(policies: TrainedPolicies) -> None:
+    path = policies.get_training_run("etdagnn", 5).weights
+    before = path.read_bytes()
+    path.write_bytes(before[:-8] + b"\0" * 8)
+    assert policies.get_training_run("etdagnn", 5).weights.read_bytes() == before
+
+
+def test_the_tables_of_trainings_are_one_with_the_expert_once(policies: TrainedPolicies) -> None:
+    jobs = build_policy_training_jobs(policies, (5,))
+    assert [job.controller for job in jobs] == list(PAPER_NETWORKS)
+    table = merge_validation_tables(pd.concat([job.run().assign(**job.labels) for job in jobs], ignore_index=True))
+    assert list(dict.fromkeys(table.controller)) == ["tanner", *PAPER_NETWORKS]
+    assert (table.controller == "tanner").sum() == 2
+    assert set(table.seed) == {5}
+    assert np.isfinite(table[["ivv", "iman"]]).all(axis=None)
+
+
+def test_a_worker_without_the_folder_trains_for_itself(
+    policies: TrainedPolicies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    elsewhere = TrainedPolicies(policies.interpretation, policies.recipe, Path("/nowhere/at/all"))
+    assert elsewhere == policies
+    assert elsewhere.get_training_run("etdagnn", 5).weights.is_relative_to(tmp_path)
