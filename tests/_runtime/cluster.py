@@ -23,7 +23,7 @@ class Cluster:
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
         """Start `dask ...` in the folder."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
         with (self.folder / "log.txt").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "dask", *command], cwd=self.folder, env=environment, stdout=log, stderr=log

@@ -250,7 +250,7 @@ def fingerprint_program() -> dict[str, str]:
     Programs with equal fingerprints give equal results.
     """
     source = hashlib.sha256()
-    package = Path(__file__).parents[2]
+    package = Path(__file__).parents[1]
     for path in sorted([*package.rglob("*.py"), *package.rglob("*.safetensors")]):
         source.update(path.read_bytes())
     return {**read_package_versions("torch"), "source": source.hexdigest()[:12]}
