@@ -66,8 +66,8 @@ def test_numbers_at_the_ends_of_the_middle_half_count_in_part() -> None:
 @pytest.mark.parametrize(("successes", "trials"), [(0, 1), (0, 50), (1, 50), (25, 50), (50, 50)])
 def test_shares_have_wilson_intervals(successes: int, trials: int) -> None:
     expected = binomtest(successes, trials).proportion_ci(method="wilson")
-    value, low, high, count = estimate_share(successes, trials)
-    assert (value, count) == (successes / trials, trials)
+    value, low, high, n = estimate_share(successes, trials)
+    assert (value, n) == (successes / trials, trials)
     assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
@@ -75,7 +75,7 @@ def test_trainings_on_common_flocks_are_not_independent_flocks() -> None:
     flocks = np.random.default_rng(0).normal(size=FLOCKS)
     once, five_times = estimate(flocks), estimate(np.tile(flocks, (5, 1)))
     assert five_times.high - five_times.low == pytest.approx(once.high - once.low, rel=0.1)
-    assert five_times.count == FLOCKS
+    assert five_times.n == FLOCKS
 
 
 def test_the_range_over_trainings_is_that_of_their_medians() -> None:

@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
-    count: int
+    n: int
     """Number of flocks or trials."""
 
     def __str__(self) -> str:
