@@ -11,8 +11,7 @@ import numpy as np
 import equiflock as ef
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.deployment.export.program import read_program
-from equiflock.deployment.microcontroller import round_to_float32
-from equiflock.deployment.wire_format import OBSTACLE_GROUP, Message, encode_message, make_zero_hops
+from equiflock.deployment.wire_format import OBSTACLE_GROUP, Message, encode_message, make_zero_hops, round_to_float32
 from equiflock.flock import FOLLOWER, OBSTACLE
 from equiflock.observations.orbit import Orbit
 

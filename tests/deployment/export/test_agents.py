@@ -16,9 +16,9 @@ from torch import nn
 import equiflock as ef
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.models import Conv, EqConv, ScaleLog, ScaleTanh
-from equiflock.deployment.compiled_agent import COMPILER_FLAGS
 from equiflock.deployment.export.c_header import count_agent_bytes
 from equiflock.deployment.export.program import read_program
+from equiflock.deployment.exported_agents import COMPILER_FLAGS
 from tests.deployment.exported import compiled, imported
 from tests.deployment.lockstep import fly, start_of
 

@@ -10,7 +10,7 @@ import numpy as np
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import atomic_write
 from equiflock.controllers.loading import load
-from equiflock.deployment.export.c_header import collect_weights, format_c_header
+from equiflock.deployment.export.c_header import format_c_header
 from equiflock.deployment.export.numpy_agent import format_numpy_agent
 from equiflock.deployment.export.onnx import write_onnx
 from equiflock.deployment.export.program import (
@@ -56,15 +56,19 @@ def export(
     loaded = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
     check_local(loaded)
     resolve_orbit(loaded, orbit, resolve_dimensions(loaded, dimensions))
-    readme = path.with_suffix(".README.md")
-    if path.suffix == ".onnx":
+    suffix = ".py" if path.suffix == ".npz" else path.suffix
+    if suffix == ".onnx":
         write_onnx(loaded, path, dimensions)
-        return path, _write_text(readme, format_readme(_read_outline(loaded, dimensions, orbit), path.stem, ".onnx"))
-    program = read_program(loaded, dimensions, orbit)
-    text = format_readme(program, path.stem, ".h" if path.suffix == ".h" else ".py")
-    if path.suffix == ".h":
-        return _write_text(path, format_c_header(program, path.stem)), _write_text(readme, text)
-    return *_write_numpy(program, path), _write_text(readme, text)
+        program, written = _read_outline(loaded, dimensions, orbit), [path]
+    else:
+        program = read_program(loaded, dimensions, orbit)
+        text = format_c_header(program, path.stem) if suffix == ".h" else format_numpy_agent(program, path.stem)
+        written = [_write_text(path.with_suffix(suffix), text)]
+    if suffix == ".py":
+        written.append(path.with_suffix(".npz"))
+        with atomic_write(written[-1]) as scratch, scratch.open("wb") as file:
+            np.savez(file, **program.weights)  # type: ignore[arg-type]
+    return *written, _write_text(path.with_suffix(".README.md"), format_readme(program, path.stem, suffix))
 
 
 def _read_outline(controller: Controller, dimensions: int | None, orbit: Orbit | None) -> Program:
@@ -78,16 +82,8 @@ def _read_outline(controller: Controller, dimensions: int | None, orbit: Orbit |
         return Program(name, D, senses, False, "none", (), acceleration_scale=scale, orbit=resolved_orbit)
 
 
-def _write_numpy(program: Program, path: Path) -> tuple[Path, Path]:
-    """Write the Python file (.py) and its weights (.npz) beside each other. Return both paths, in this order."""
-    arrays = path.with_suffix(".npz")
-    with atomic_write(arrays) as scratch, scratch.open("wb") as file:
-        np.savez(file, **collect_weights(program))  # type: ignore[arg-type]
-    return _write_text(path.with_suffix(".py"), format_numpy_agent(program, path.stem)), arrays
-
-
 def _write_text(path: Path, text: str) -> Path:
-    """Write a text file, replacing an existing one when complete. Return its path."""
+    """Write a text file atomically. Return its path."""
     with atomic_write(path) as scratch:
         scratch.write_text(text)
     return path

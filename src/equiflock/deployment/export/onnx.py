@@ -26,7 +26,7 @@ INPUT, OUTPUT = "observations", "accelerations"
 
 
 def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | None = None) -> None:
-    """Write the ONNX graph of a controller, replacing an existing file when complete. Needs torch, onnx and onnxscript.
+    """Write the ONNX graph of a controller. Needs torch, onnx and onnxscript.
 
     Raise InputError for a torch module that ONNX cannot represent, or a law that is not linear in observations.
     """
@@ -75,10 +75,7 @@ def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | 
 
 
 def _build_module(controller: Any, D: int) -> Any:
-    """Return the controller as a torch module in evaluation mode, with accelerations in the robots' units.
-
-    A network keeps its layers; a law becomes a matrix and a clamp.
-    """
+    """Return the controller as a torch module in evaluation mode, with accelerations in the robots' units."""
     import torch
     from torch import Tensor, nn
 

@@ -20,7 +20,17 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from equiflock._runtime.checks import InputError
-from equiflock.deployment.link_frames import END, HELLO, REPORT, RobotReport, pack_frame, parse_report, unpack_frame
+from equiflock.deployment.link_frames import (
+    END,
+    HELLO,
+    REPORT,
+    RobotReport,
+    declare_publisher,
+    open_session,
+    pack_frame,
+    parse_report,
+    unpack_frame,
+)
 
 PACKAGE = Path(__file__).parent.parent
 ROBOT_CODE = (
@@ -45,14 +55,14 @@ class ReceivedFrame(NamedTuple):
     content: bytes
 
 
-class AgentProcesses:
+class RobotProcesses:
     """The robot processes of a swarm, one per robot. A context manager, so that no process is left after an error.
 
     Entering starts the processes and waits until all are ready. Leaving collects their reports, except after an
     exception, and ends them.
 
     Args:
-        settings: settings of each robot by number (see `equiflock.deployment.robot`), without those of the link.
+        settings: settings of each robot by number, without those of the link (see `swarm.build_robot_settings`).
         port: port of 127.0.0.1 on which the host listens; 0 for any free port.
         answer_timeout: seconds that a robot may take to answer.
         startup_timeout: seconds for robots to start; None for STARTUP_TIMEOUT.
@@ -82,7 +92,7 @@ class AgentProcesses:
         self._port = port
         self._startup_timeout = STARTUP_TIMEOUT + len(settings) if startup_timeout is None else startup_timeout
 
-    def __enter__(self) -> AgentProcesses:
+    def __enter__(self) -> RobotProcesses:
         try:
             self._open_session()
             for number, settings in self._settings.items():
@@ -104,14 +114,11 @@ class AgentProcesses:
 
     @property
     def active_robots(self) -> set[int]:
-        """Robots that are not in `lost_robots`. `poll_processes` updates these."""
+        """Robots that are not in `lost_robots`."""
         return set(self._processes) - set(self.lost_robots)
 
     def send(self, frames: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Send frames, given by robot, except to lost and late robots. Return the frames that were sent.
-
-        Frames for late robots are discarded: a robot that answers again gets the next ones.
-        """
+        """Send frames, given by robot, except to lost and late robots. Return the frames that were sent."""
         sent = {n: frame for n, frame in frames.items() if n not in self.lost_robots and n not in self.late_robots}
         for number, frame in sent.items():
             self._publishers[number].put(frame)
@@ -120,8 +127,7 @@ class AgentProcesses:
     def gather(self, kind: int, step: int, robots: Iterable[int]) -> dict[int, bytes]:
         """Wait for a frame of this kind and step from each of `robots`. Return the contents that arrived, by robot.
 
-        Lost and late robots are not awaited. Robots that do not answer within `answer_timeout` become late. Frames of
-        another kind or step are discarded.
+        Robots that do not answer within `answer_timeout` become late. Other frames are discarded.
         """
         contents: dict[int, bytes] = {}
         waiting = set(robots) - set(self.lost_robots) - self.late_robots
@@ -140,10 +146,7 @@ class AgentProcesses:
         return contents
 
     def next_frame(self, seconds: float) -> ReceivedFrame | None:
-        """Return the next frame of any robot, or None if none arrives within `seconds`; 0 does not wait.
-
-        A late robot that sends a frame is no longer late.
-        """
+        """Return the next frame of any robot, which is then no longer late; None if none arrives within `seconds`."""
         try:
             frame = self._inbox.get(timeout=seconds) if seconds > 0 else self._inbox.get_nowait()
         except queue.Empty:
@@ -152,7 +155,7 @@ class AgentProcesses:
         return frame
 
     def readmit_late_robots(self) -> None:
-        """Discard all waiting frames; late robots that sent one are no longer late. For lockstep, between two steps.
+        """Discard all waiting frames between two steps in lockstep; late robots that sent one are no longer late.
 
         If all robots are late, wait until one of them sends a frame, at most `answer_timeout` seconds.
         """
@@ -166,10 +169,7 @@ class AgentProcesses:
                 self.poll_processes()
 
     def poll_processes(self) -> None:
-        """Add robots whose processes have ended to `lost_robots`, without waiting.
-
-        The reason is the name of a signal, or the exit code and the last line of stderr.
-        """
+        """Add robots whose processes have ended to `lost_robots`, with the signal, or code and last line of stderr."""
         for number in self.active_robots:
             code = self._processes[number].poll()
             if code is not None:
@@ -178,13 +178,13 @@ class AgentProcesses:
                 )
 
     def kill(self, number: int) -> None:
-        """Kill a robot's process with SIGKILL, wait until it has ended, and add the robot to `lost_robots`."""
+        """Kill a robot's process, wait until it has ended, and add the robot to `lost_robots`."""
         self._processes[number].kill()
         self._processes[number].wait()
         self.lost_robots[number] = signal.Signals.SIGKILL.name
 
     def stall(self, number: int, seconds: float) -> None:
-        """Stop a robot's process with SIGSTOP and return at once; a thread continues the process after `seconds`."""
+        """Stop a robot's process and return at once; a thread continues the process after `seconds`."""
         process = self._processes[number]
         process.send_signal(signal.SIGSTOP)
         timer = threading.Timer(seconds, process.send_signal, [signal.SIGCONT])
@@ -192,7 +192,7 @@ class AgentProcesses:
         timer.start()
 
     def _open_session(self) -> None:
-        """Open the host's zenoh session on 127.0.0.1, without discovery of other peers, and a publisher for each robot.
+        """Open the host's session and a publisher for each robot.
 
         Raise InputError if zenoh is not installed or the port cannot be used.
         """
@@ -202,21 +202,14 @@ class AgentProcesses:
             raise InputError(f"a swarm needs {error.name}: pip install 'equiflock[deploy]'") from None
         port = _find_free_port(self._port)
         self._endpoint = f"tcp/127.0.0.1:{port}"
-        config = {
-            "mode": "peer",
-            "listen": {"endpoints": [self._endpoint]},
-            "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-        }
         try:
-            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+            self._session = open_session("listen", self._endpoint)
         except zenoh.ZError as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"cannot listen on port {port} of 127.0.0.1: {reason}") from None
         self._session.declare_subscriber(f"{self._key_prefix}/from/*", self._on_sample)
-        options: dict[str, Any] = {"congestion_control": zenoh.CongestionControl.BLOCK, "express": True}
         self._publishers = {
-            number: self._session.declare_publisher(f"{self._key_prefix}/to/{number}", **options)
-            for number in self._settings
+            number: declare_publisher(self._session, f"{self._key_prefix}/to/{number}") for number in self._settings
         }
 
     def _on_sample(self, sample: Any) -> None:
@@ -227,17 +220,9 @@ class AgentProcesses:
             self._inbox.put(ReceivedFrame(number, *unpack_frame(sample.payload.to_bytes())))
 
     def _start_process(self, number: int, settings: dict[str, Any]) -> None:
-        """Start the process of a robot, with single-threaded libraries and its stderr in a temporary file.
-
-        Write its settings, with those of the link, as a line of JSON to its standard input, which stays open.
-        """
+        """Start a robot, and write its settings to its standard input, which stays open, as a line of JSON."""
         # By default numerical libraries start a thread per core in every process.
-        one_thread = {
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "NUMBA_NUM_THREADS": "1",
-        }
+        one_thread = dict.fromkeys((f"{library}_NUM_THREADS" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")), "1")
         stderr = self._stderr_files[number] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _close
         process = subprocess.Popen(
             # -P: the user's PYTHONPATH applies, but not the current directory.
@@ -253,7 +238,7 @@ class AgentProcesses:
         process.stdin.flush()
 
     def _wait_for_hello(self) -> None:
-        """Wait for HELLO from all robots. Raise InputError if a process ends or `startup_timeout` passes first."""
+        """Wait for HELLO from all robots. Raise InputError if a process ends or the startup timeout passes first."""
         missing, deadline = set(self._processes), time.monotonic() + self._startup_timeout
         while missing:
             frame = self.next_frame(POLL_INTERVAL)
@@ -272,10 +257,7 @@ class AgentProcesses:
                 )
 
     def _collect_reports(self) -> None:
-        """Send END to all active robots, late ones included, and wait at most REPORT_TIMEOUT seconds for their reports.
-
-        Fill `reports` and `unparsed_reports`; a robot that does not answer is in neither.
-        """
+        """Send END to all active robots, late ones included, and wait at most REPORT_TIMEOUT seconds for reports."""
         self.poll_processes()
         self.late_robots.clear()
         self.send({number: pack_frame(END) for number in self.active_robots})
@@ -292,10 +274,7 @@ class AgentProcesses:
                 self.poll_processes()
 
     def _close(self) -> None:
-        """End all processes: close their standard input, and kill those that do not exit within 1 s.
-
-        Then close the session and the temporary files.
-        """
+        """Close the standard input of all processes, kill those that do not exit within 1 s, and close the session."""
         for process in self._processes.values():
             if process.stdin is not None and not process.stdin.closed:
                 # The process may have ended before it read its settings.
@@ -311,7 +290,7 @@ class AgentProcesses:
         for stderr in self._stderr_files.values():
             stderr.close()
         if hasattr(self, "_session"):
-            self._session.close()  # type: ignore[no-untyped-call]
+            self._session.close()
 
     def _read_last_error_line(self, number: int) -> str:
         """Return the last line of a process's stderr, after a comma, or an empty string."""
