@@ -144,7 +144,7 @@ class Deploy:
             sys.exit(1)
 
     def _check_audit_page(self) -> Path:
-        """Return the path of the audit's page. Raise InputError if it is not writable or options do not fit together."""
+        """Return the path of the audit's page. Raise InputError if it is not writable or has no effect."""
         page = AUDIT_PAGE if self.audit_page is None else self.audit_page
         if self.audit_page is not None and not self.audit:
             raise InputError("--audit-page has no effect without --audit: give both")

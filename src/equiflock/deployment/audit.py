@@ -221,7 +221,9 @@ def audit(
     """
     check_controller(controller)
     steps, radio = check_count("steps", steps), check_radio(radio)
-    start = _draw_default_start(controller, seed) if start is None else start
+    if start is None:
+        length, time = controller.senses.scales
+        start = random_disk(flocks=1, agents=100, seed=seed).in_units(1.0 / length, 1.0 / time)
     if not isinstance(start, Flock) or len(start) != 1 or not start.all_working:
         raise InputError(f"start must be a Flock of one flock without failed agents, got {shorten_repr(start)}")
     rng = make_rng(seed, "audit")
@@ -281,13 +283,6 @@ def _replay_flocks(
     return np.array(steps)
 
 
-def _draw_default_start(controller: Controller, seed: int) -> Flock:
-    """Return a random flock of 100 agents in a disk, in the controller's units."""
-    start = random_disk(flocks=1, agents=100, seed=seed)
-    length, time = controller.senses.scales
-    return start.in_units(1.0 / length, 1.0 / time) if controller.senses.is_scaled else start
-
-
 def compute_causal_past(
     agent: int, edges: Sequence[Edges], agents: int, hops: int, memory: int
 ) -> Bool[np.ndarray, "T N"]:
@@ -297,12 +292,7 @@ def compute_causal_past(
     state of j at step n has reached i if i receives from j at n, the state of k at n - 1 if j received from k at n - 1,
     and so on for K hops. True also for states that decide whose messages are in range.
 
-    Args:
-        agent: number of the agent.
-        edges: messages used at every step of the flight.
-        agents: N.
-        hops: K.
-        memory: largest age in steps of a message that is used.
+    `edges` are the messages used at every step, `agents` is N, `memory` the largest age of a used message in steps.
     """
     steps = len(edges)
     # depth[n, j]: number of hops of agent j's observations at step n that reach the agent.

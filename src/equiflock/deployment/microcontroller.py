@@ -11,7 +11,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,15 @@ from jaxtyping import Float32, Float64
 
 from equiflock._runtime.checks import InputError
 from equiflock.bodies import DoubleIntegrator
-from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.deployment.export import export
 from equiflock.deployment.export.c_header import format_floats
 from equiflock.deployment.export.program import read_program
 from equiflock.deployment.export.source_text import fill_template
+from equiflock.deployment.swarm_host import Float32Body
 from equiflock.deployment.wire_format import encode_agent_message, make_zero_hops, round_to_float32
-from equiflock.flock import FOLLOWER, Flock, Vectors
-from equiflock.observations.aggregation import DelayedAggregation
+from equiflock.flock import FOLLOWER, Flock
 from equiflock.observations.orbit import Orbit
+from equiflock.simulation.flight_builder import flight
 
 TOOLS = ("arm-none-eabi-gcc", "arm-none-eabi-nm", "qemu-system-arm")
 LINKER_SPECS = "nano.specs"
@@ -75,42 +76,32 @@ def record_agent(
 
     The body is a double integrator; states are rounded to float32. Raise InputError if `agent` is not a follower.
     """
-    flock = round_to_float32(start[0])
-    if flock.roles[0, agent] != FOLLOWER:
+    start = round_to_float32(start[0])
+    if start.roles[0, agent] != FOLLOWER:
         raise InputError(f"agent must be a follower, which receives messages; agent {agent} is not one")
-    sensing, decide = DelayedAggregation(controller.senses, orbit=orbit), as_numpy_function(controller)
-    program = read_program(controller, flock.shape[2], orbit)
-    relayed = np.stack([make_zero_hops(controller.senses, flock.shape[2])] * flock.shape[1])
-    rows: list[tuple[Any, ...]] = []
-    for step in range(steps):
-        observations = sensing.observe(flock)[0].copy()
-        accelerations = np.asarray(decide(observations[None]), np.float64)
-        senders = sensing.compute_message_graph(flock).neighbours(0, agent)
-        messages = tuple(encode_agent_message(flock, int(j), step, relayed[j]) for j in senders)
-        state = flock.positions[0, agent], flock.velocities[0, agent]
-        rows.append((*state, messages, observations[agent], accelerations[0, agent]))
-        relayed = observations[:, :-1]
-        flock = _advance(flock, accelerations, time_step)
-    positions, velocities, received, observed, commanded = zip(*rows, strict=True)
-    known = np.array(observed, np.float32)
+    relayed = np.stack([make_zero_hops(controller.senses, start.shape[2])] * start.shape[1])
+    states, messages, observations, accelerations = [], [], [], []
+    body = Float32Body(DoubleIntegrator())
+    for moment in islice(flight(start, controller, time_step=time_step, body=body, orbit=orbit), steps):
+        assert moment.compute_message_graph is not None
+        senders = moment.compute_message_graph().neighbours(0, agent)
+        messages.append(tuple(encode_agent_message(moment.flock, int(j), moment.step, relayed[j]) for j in senders))
+        states.append([array[0, agent].astype(np.float32) for array in moment.flock.arrays[:2]])
+        observations.append(moment.observations[0, agent].copy())
+        accelerations.append(moment.accelerations[0, agent].copy())
+        relayed = moment.observations[0, :, :-1].copy()
+    positions, velocities = np.swapaxes(states, 0, 1)
+    program, known = read_program(controller, start.shape[2], orbit), np.array(observations)
     return Recording(
         number=agent,
-        group=int(flock.groups[0, agent]),
-        positions=np.array(positions, np.float32),
-        velocities=np.array(velocities, np.float32),
-        messages=received,
+        group=int(start.groups[0, agent]),
+        positions=positions,
+        velocities=velocities,
+        messages=tuple(messages),
         observations=known,
-        accelerations=np.array(commanded),
+        accelerations=np.array(accelerations, np.float64),
         magnitudes=program.compute_magnitude(known),
     )
-
-
-def _advance(flock: Flock, accelerations: Vectors, time_step: float) -> Flock:
-    """Return the flock one time step later, as double integrators, rounded to float32; only followers accelerate."""
-    positions, velocities = flock.positions.copy(), flock.velocities.copy()
-    commanded = np.where((flock.roles == FOLLOWER)[..., None], accelerations, 0.0)
-    DoubleIntegrator().advance(positions, velocities, flock.roles, commanded, time_step, np.arange(1))
-    return round_to_float32(replace(flock, positions=positions, velocities=velocities))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.imports import require_modules
 from equiflock.deployment.link_frames import (
     END,
     HELLO,
@@ -127,22 +128,28 @@ class RobotProcesses:
     def gather(self, kind: int, step: int, robots: Iterable[int]) -> dict[int, bytes]:
         """Wait for a frame of this kind and step from each of `robots`. Return the contents that arrived, by robot.
 
-        Robots that do not answer within `answer_timeout` become late. Other frames are discarded.
+        Robots that do not answer within `answer_timeout` become late.
+        """
+        awaited = set(robots) - self.late_robots
+        contents = self._wait_for(kind, step, awaited, self.answer_timeout)
+        self.late_robots |= awaited - set(contents) - set(self.lost_robots)
+        return contents
+
+    def _wait_for(self, kind: int, step: int | None, robots: set[int], timeout: float) -> dict[int, bytes]:
+        """Return the contents of frames of this kind, and of this step or any, by robot; discard other frames.
+
+        Wait for all of `robots` that are not lost, at most `timeout` seconds. A lost robot ends the wait for HELLO.
         """
         contents: dict[int, bytes] = {}
-        waiting = set(robots) - set(self.lost_robots) - self.late_robots
-        deadline = time.monotonic() + self.answer_timeout
-        while waiting - set(contents):
+        deadline = time.monotonic() + timeout
+        while robots - set(contents) - set(self.lost_robots) and not (kind == HELLO and self.lost_robots):
             frame = self.next_frame(POLL_INTERVAL)
-            if frame is not None:
-                if (frame.kind, frame.step) == (kind, step):
-                    contents[frame.number] = frame.content
-                continue
-            self.poll_processes()
-            waiting -= set(self.lost_robots)
-            if time.monotonic() > deadline:
-                self.late_robots |= waiting - set(contents)
-                break
+            if frame is None:
+                self.poll_processes()
+                if time.monotonic() > deadline:
+                    break
+            elif frame.kind == kind and step in (None, frame.step):
+                contents[frame.number] = frame.content
         return contents
 
     def next_frame(self, seconds: float) -> ReceivedFrame | None:
@@ -196,10 +203,9 @@ class RobotProcesses:
 
         Raise InputError if zenoh is not installed or the port cannot be used.
         """
-        try:
-            import zenoh
-        except ModuleNotFoundError as error:
-            raise InputError(f"a swarm needs {error.name}: pip install 'equiflock[deploy]'") from None
+        require_modules("deploy", "a swarm", "zenoh")
+        import zenoh
+
         port = _find_free_port(self._port)
         self._endpoint = f"tcp/127.0.0.1:{port}"
         try:
@@ -239,39 +245,27 @@ class RobotProcesses:
 
     def _wait_for_hello(self) -> None:
         """Wait for HELLO from all robots. Raise InputError if a process ends or the startup timeout passes first."""
-        missing, deadline = set(self._processes), time.monotonic() + self._startup_timeout
-        while missing:
-            frame = self.next_frame(POLL_INTERVAL)
-            if frame is not None and frame.kind == HELLO:
-                missing.discard(frame.number)
-                continue
-            self.poll_processes()
-            if self.lost_robots:
-                number, reason = next(iter(self.lost_robots.items()))
-                raise InputError(f"agent {number} ended before the flight began: {reason}")
-            if time.monotonic() > deadline:
-                numbers = ", ".join(map(str, sorted(missing)))
-                raise InputError(
-                    f"{len(missing)} of {len(self._processes)} agents did not answer within "
-                    f"{self._startup_timeout:g} s: {numbers}"
-                )
+        robots = set(self._processes)
+        missing = robots - set(self._wait_for(HELLO, None, robots, self._startup_timeout))
+        for number, reason in self.lost_robots.items():
+            raise InputError(f"agent {number} ended before the flight began: {reason}")
+        if missing:
+            numbers = ", ".join(map(str, sorted(missing)))
+            raise InputError(
+                f"{len(missing)} of {len(robots)} agents did not answer within {self._startup_timeout:g} s: {numbers}"
+            )
 
     def _collect_reports(self) -> None:
         """Send END to all active robots, late ones included, and wait at most REPORT_TIMEOUT seconds for reports."""
         self.poll_processes()
         self.late_robots.clear()
         self.send({number: pack_frame(END) for number in self.active_robots})
-        deadline = time.monotonic() + REPORT_TIMEOUT
-        while self.active_robots - set(self.reports) - self.unparsed_reports and time.monotonic() < deadline:
-            frame = self.next_frame(POLL_INTERVAL)
-            if frame is not None and frame.kind == REPORT:
-                report = parse_report(frame.content)
-                if report is None:
-                    self.unparsed_reports.add(frame.number)
-                else:
-                    self.reports[frame.number] = report
-            elif frame is None:
-                self.poll_processes()
+        for number, content in self._wait_for(REPORT, None, self.active_robots, REPORT_TIMEOUT).items():
+            report = parse_report(content)
+            if report is None:
+                self.unparsed_reports.add(number)
+            else:
+                self.reports[number] = report
 
     def _close(self) -> None:
         """Close the standard input of all processes, kill those that do not exit within 1 s, and close the session."""

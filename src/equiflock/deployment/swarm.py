@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive, shorten_repr
+from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers import load
 from equiflock.deployment.export import export
@@ -27,9 +27,9 @@ from equiflock.deployment.exported_agents import AgentKind, compile_header
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, RobotReport
 from equiflock.deployment.package_agent import compile_kernels
 from equiflock.deployment.robot_processes import RobotProcesses
-from equiflock.deployment.swarm_host import MessageDelivery, SwarmHost
+from equiflock.deployment.swarm_host import MessageDelivery, SwarmHost, list_followers
 from equiflock.deployment.swarm_results import Drift, Exchange, FlightLog, Parity, build_result_table, compute_drift
-from equiflock.flock import FOLLOWER, Condition, Flock
+from equiflock.flock import Condition, Flock
 from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio, check_radio
 from equiflock.protocols import AnyBody, Controller
@@ -154,14 +154,14 @@ def deploy(
 ) -> DeploymentResult:
     """Fly a swarm of processes and return the result; all processes have ended by then.
 
-    The host compares every acceleration with the simulator's. Raise InputError for a controller that is not local or
-    cannot be exported.
+    The host compares every acceleration with the simulator's, and calls `on_step` with the number of steps done. Raise
+    InputError for a controller that is not local or cannot be exported.
 
     Args:
         name: name of a local controller, as for `equiflock.load`.
         start: a single flock.
         deployment: settings of the flight.
-        on_step: called after each step with the number of steps done.
+        on_step: called after each step.
         keep_record: whether to keep all exchanges with robots, for `audit_swarm`.
     """
     controller, robots = load(name), list_followers(start)
@@ -226,13 +226,6 @@ def build_robot_settings(
         }
         for number, agent in agents.items()
     }
-
-
-def list_followers(start: Flock) -> list[int]:
-    """Return the numbers of the followers, which are the robots. Raise InputError if `start` is not a single flock."""
-    if not isinstance(start, Flock) or len(start) != 1:
-        raise InputError(f"a swarm is a single flock, got {shorten_repr(start)}")
-    return [number for number, role in enumerate(start.roles[0]) if role == FOLLOWER]
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
-from equiflock._runtime.checks import InputError
+from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock.deployment.link_frames import (
     RADIO,
     RADIO_LAST,
@@ -60,13 +60,16 @@ class MessageDelivery:
 
         Call this once per step and exhaust the iterator. Only followers receive; stopped agents do not send either.
         """
-        flock = self._senses.scale_flock(_clear_other_failures(flock))
+        # Only stopped agents, whose processes are gone, have failed here.
+        stopped = np.where(flock.conditions == STOPPED, flock.conditions, np.int8(WORKING))
+        arrays = flock.arrays._replace(conditions=stopped)
+        flock = self._senses.scale_flock(Flock.view(*arrays, comm_radius=flock.comm_radius))
         no_values = np.zeros((*flock.shape[:2], 0), np.float32)
         self._message_buffer.begin_step(flock, no_values, None if flock.all_working else flock.muted)
         # A message's range is checked when it is sent; later failures do not matter.
-        _, velocities, _, obstacles, groups, conditions = flock.arrays
-        attributes = flock.effective_roles, obstacles, groups, np.zeros_like(conditions)
-        sent = Flock.view(flock.positions.copy(), velocities, *attributes, comm_radius=flock.comm_radius)
+        working, positions = np.zeros_like(flock.conditions), flock.positions.copy()
+        arrays = flock.arrays._replace(positions=positions, roles=flock.effective_roles, conditions=working)
+        sent = Flock.view(*arrays, comm_radius=flock.comm_radius)
         self._recent_flocks.append(sent)
         if self._senses.topology == "fixed" and self._initial_graph is None:
             self._initial_graph = radius_graph(sent)
@@ -88,15 +91,6 @@ class MessageDelivery:
         return radius_graph(self._recent_flocks[step - self._message_buffer.step - 1])
 
 
-def _clear_other_failures(flock: Flock) -> Flock:
-    """Return the flock in which all failed agents work except STOPPED ones, whose processes are gone."""
-    if flock.all_working:
-        return flock
-    positions, velocities, roles, obstacles, groups, conditions = flock.arrays
-    stopped_only = np.where(conditions == STOPPED, conditions, np.int8(WORKING))
-    return Flock.view(positions, velocities, roles, obstacles, groups, stopped_only, comm_radius=flock.comm_radius)
-
-
 class Float32Body:
     """A body that rounds its state to float32."""
 
@@ -116,6 +110,13 @@ class Float32Body:
             array[:] = array.astype(np.float32)
 
 
+def list_followers(start: Flock) -> list[int]:
+    """Return the numbers of the followers, which are the robots. Raise InputError if `start` is not a single flock."""
+    if not isinstance(start, Flock) or len(start) != 1:
+        raise InputError(f"a swarm is a single flock, got {shorten_repr(start)}")
+    return [int(number) for number in np.flatnonzero(start.roles[0] == FOLLOWER)]
+
+
 class SwarmHost:
     """Simulation of a swarm, a single flock; `flight_options` are further arguments of `flight`.
 
@@ -127,19 +128,16 @@ class SwarmHost:
         self, start: Flock, controller: Controller, time_step: float, radio: Radio, body: AnyBody, **flight_options: Any
     ) -> None:
         self.start, self.senses, self.radio = round_to_float32(start), controller.senses, radio
+        self.robots = list_followers(start)
+        """Numbers of the agents that are processes: the followers. The host sends for leaders and obstacle agents."""
         flight_options |= {"senses": self.senses, "time_step": time_step, "radio": radio, "body": Float32Body(body)}
         self.flight = flight(self.start, None, **flight_options)
         self.moment = next(self.flight)
-        self.position_history = [self._round_positions()]
+        self.position_history = [self.moment.flock.positions[0].astype(np.float32)]
         """Positions (N, D) float32 at every step."""
         self.sent_bytes = self.delivered_bytes = 0
         self._delivery = MessageDelivery(radio, controller.senses)
         self._sent_messages: dict[int, dict[int, bytes]] = {}
-
-    @property
-    def robots(self) -> list[int]:
-        """Numbers of the agents that are processes: the followers. The host sends for leaders and obstacle agents."""
-        return [int(number) for number in np.flatnonzero(self.start.roles[0] == FOLLOWER)]
 
     @property
     def failed_robots(self) -> list[int]:
@@ -201,7 +199,7 @@ class SwarmHost:
     def advance(self, commands: Float64[np.ndarray, "N D"]) -> None:
         """Advance the simulation one step with these commands."""
         self.moment = self.flight.step(commands[None])
-        self.position_history.append(self._round_positions())
+        self.position_history.append(self.moment.flock.positions[0].astype(np.float32))
 
     def mark_failed(self, failed: Mapping[int, Condition]) -> None:
         """Set the conditions of failed robots in the simulator, and the velocity of stopped ones to zero."""
@@ -211,10 +209,6 @@ class SwarmHost:
             conditions[0, number] = condition
         velocities[conditions == STOPPED] = 0.0
         self.flight.replace(replace(flock, conditions=conditions, velocities=velocities))
-
-    def _round_positions(self) -> Float32[np.ndarray, "N D"]:
-        positions: Float32[np.ndarray, "N D"] = self.moment.flock.positions[0].astype(np.float32)
-        return positions
 
     def _encode_host_messages(self) -> dict[int, bytes]:
         """Return the messages of leaders and obstacle agents, by number; their observations are zero."""

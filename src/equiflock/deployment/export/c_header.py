@@ -36,12 +36,10 @@ INTEGER_BYTES = 16
 
 def format_c_header(program: Program, stem: str) -> str:
     """Return the text of the C99 header. All names in it start with the identifier made from the file stem."""
-    prefix, common = make_identifier(stem), make_common_words(program, stem)
+    prefix = make_identifier(stem)
     length, time = program.senses.scales
-    words = common | {
-        "name": prefix,
+    words = make_common_words(program, stem) | {
         "NAME": prefix.upper(),
-        "units": f" * {common['units']}",
         "relayed": program.relayed_count,
         "size": count_message_bytes(program.senses, program.dimensions),
         "features": len(program.features),
@@ -144,7 +142,7 @@ def _make_network_words(program: Program, prefix: str) -> dict[str, Any]:
     if program.input_activation != "none":
         first = program.layers[0].weight.shape[1]
         lines += [f"for (n = 0; n < {first * program.vector_size}; n++)", "    x[n] = agent->observations[n];"]
-        lines.append(f"{prefix}_{program.input_activation.replace('-', '_')}({first}, x);")
+        lines.append(f"{prefix}_{program.input_activation}({first}, x);")
         source, target, buffers = "x", "y", {"x"}
     for k, layer in enumerate(program.layers):
         outputs, inputs = layer.weight.shape
@@ -154,7 +152,7 @@ def _make_network_words(program: Program, prefix: str) -> dict[str, Any]:
         lines.append(f"{prefix}_layer({', '.join(map(str, arguments))});")
         buffers.add(target)
         if layer.activation != "none":
-            lines.append(f"{prefix}_{layer.activation.replace('-', '_')}({outputs}, {target});")
+            lines.append(f"{prefix}_{layer.activation}({outputs}, {target});")
         source, target = target, "y" if target == "x" else "x"
     return {
         "network": "\n".join(f"    {line}" for line in lines),

@@ -74,5 +74,5 @@ def _format_network(program: Program) -> list[str]:
 
 def _format_activation(activation: Activation, x: str) -> str:
     """Return the Python expression of an activation of the expression `x`."""
-    function = "np.tanh" if activation == "tanh" else activation.replace("-", "_")
+    function = "np.tanh" if activation == "tanh" else activation
     return x if activation == "none" else f"{function}({x})"

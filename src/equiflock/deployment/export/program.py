@@ -24,11 +24,11 @@ from equiflock.controllers.unit_scaling import ScaledController
 from equiflock.features import Feature, Senses
 from equiflock.observations.orbit import Orbit
 
-Activation: TypeAlias = Literal["none", "tanh", "scale-tanh", "scale-log"]
+Activation: TypeAlias = Literal["none", "tanh", "scale_tanh", "scale_log"]
 FloatArray: TypeAlias = NDArray[Any]
 
-ACTIVATION_NAMES: tuple[Activation, ...] = ("none", "tanh", "scale-tanh", "scale-log")
-"""Activations in the numbering of a chain's table."""
+ACTIVATION_NAMES: tuple[Activation, ...] = ("none", "tanh", "scale_tanh", "scale_log")
+"""Activations in the numbering of a chain's table, by the names of their functions in exported files."""
 PROBE_TOLERANCE = 1e-4
 """Largest difference between a program and its controller, relative to the largest acceleration (float32 rounding)."""
 PROBE_COUNT = 96
@@ -162,14 +162,14 @@ class Program:
 def _activate(x: FloatArray, activation: Activation) -> FloatArray:
     """Apply an activation to vectors x (.., D), or to numbers (.., 1).
 
-    "scale-tanh" is x tanh |x|, "scale-log" is x ln(1 + |x|) / |x|.
+    "scale_tanh" is x tanh |x|, "scale_log" is x ln(1 + |x|) / |x|.
     """
     if activation == "none":
         return x
     if activation == "tanh":
         return np.tanh(x)
     norm = np.sqrt(np.square(x).sum(axis=-1, keepdims=True) + 1e-30)
-    return np.asarray(x * (np.tanh(norm) if activation == "scale-tanh" else np.log1p(norm) / norm))
+    return np.asarray(x * (np.tanh(norm) if activation == "scale_tanh" else np.log1p(norm) / norm))
 
 
 def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | None = None) -> Program:

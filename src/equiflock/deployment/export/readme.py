@@ -11,12 +11,7 @@ from equiflock.deployment.export.c_header import (
     count_stack_bytes,
 )
 from equiflock.deployment.export.program import Program
-from equiflock.deployment.export.source_text import (
-    fill_template,
-    list_template_parts,
-    make_common_words,
-    make_identifier,
-)
+from equiflock.deployment.export.source_text import fill_template, list_template_parts, make_common_words
 from equiflock.deployment.wire_format import OBSTACLE_GROUP, VERSION, count_message_bytes
 
 RATES = (10, 50, 100)
@@ -33,11 +28,9 @@ def format_readme(program: Program, stem: str, suffix: str) -> str:
     A program without layers, whose costs are unknown, has no section on memory and operations.
     """
     senses, D = program.senses, program.dimensions
-    size, (length, time) = count_message_bytes(senses, D), senses.scales
+    size = count_message_bytes(senses, D)
     words = make_common_words(program, stem) | {
         "suffix": suffix,
-        "controller": program.name,
-        "name": make_identifier(stem),
         "channels": "\n".join(_format_channels(program)),
         "format_version": VERSION,
         "obstacle_group": OBSTACLE_GROUP,
@@ -51,17 +44,14 @@ def format_readme(program: Program, stem: str, suffix: str) -> str:
         "state": 2 * D,
         "relayed": program.relayed_count,
         "rates": "\n".join(f"| {rate} | {size * rate:,} | {8 * size * rate / 1000:,.1f} |" for rate in RATES),
-        "length": f"{length:g}",
-        "time": f"{time:g}",
         "scale": f"{program.acceleration_scale:g}",
         "steps_per_second": f"{1 / TRAINING_TIME_STEP:g}",
         "time_step": f"{TRAINING_TIME_STEP:g}",
-        "scaled_time_step": f"{TRAINING_TIME_STEP * time:g}",
+        "scaled_time_step": f"{TRAINING_TIME_STEP * senses.scales[1]:g}",
         "knows_relayed": ", directly or relayed by neighbours," if senses.hops > 1 else "",
     }
     optional = {
         "relaying": senses.hops > 1,
-        "unscaled": not senses.is_scaled,
         "rest": D == 2 and program.orbit is None,
         "layers": program.layers,
     }

@@ -78,15 +78,20 @@ def fill_template(name: str, words: Mapping[str, object], parts: Collection[str]
 
 def make_common_words(program: Program, stem: str) -> dict[str, Any]:
     """Return the values of placeholders that all templates of agents share."""
-    senses, D = program.senses, program.dimensions
+    senses = program.senses
     length, time = senses.scales
-    units = "Positions, velocities and accelerations are in the controller's units."
-    if senses.is_scaled:
-        scales = f"is {length:g} of the robots' units, its second {time:g} of their seconds."
-        units = f"The controller's unit of length {scales}"
-    title = f"{program.name}: {D} dimensions, {senses.hops} hops of {senses.width} channels"
-    names = {"file": stem, "title": title, "version": __version__, "units": units}
-    return names | {"D": D, "K": senses.hops, "C": senses.width, "obstacle_channel": obstacle_channel(senses)}
+    return {
+        "file": stem,
+        "name": make_identifier(stem),
+        "controller": program.name,
+        "version": __version__,
+        "D": program.dimensions,
+        "K": senses.hops,
+        "C": senses.width,
+        "obstacle_channel": obstacle_channel(senses),
+        "length": f"{length:g}",
+        "time": f"{time:g}",
+    }
 
 
 def make_orbit_words(program: Program) -> dict[str, float]:
@@ -100,16 +105,17 @@ def make_orbit_words(program: Program) -> dict[str, float]:
 def list_template_parts(program: Program) -> set[str]:
     """Return the names of the optional parts of the templates that a program needs."""
     optional = {
+        "plane": program.dimensions == 2,
+        "space": program.dimensions == 3,
         "fixed": program.senses.topology == "fixed",
         "orbit": program.orbit is not None,
         "scaled": program.senses.is_scaled,
+        "unscaled": not program.senses.is_scaled,
         "near": program.near_obstacle_layers,
         f"clamp_{program.clamp_by}": program.clamp is not None,
     }
     parts = {name for name, is_needed in optional.items() if is_needed}
-    parts |= {f"mean_{group}" for group in list_mean_groups(program)}
-    parts |= {activation.replace("-", "_") for activation in program.activations}
-    return parts | {"plane" if program.dimensions == 2 else "space"}
+    return parts | {f"mean_{group}" for group in list_mean_groups(program)} | program.activations
 
 
 def list_mean_groups(program: Program) -> set[str]:

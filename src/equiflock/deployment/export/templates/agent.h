@@ -1,4 +1,4 @@
-/* @title@
+/* @controller@: @D@ dimensions, @K@ hops of @C@ channels
  *
  * The controller of one agent of a flock: messages of neighbours in, the agent's acceleration and next message out.
  * C99, single precision, no heap; needs only libm. @file@.README.md documents the message.
@@ -11,7 +11,12 @@
  *         @name@_receive(&agent, received, length);            for each message that arrives before `end`
  *         @name@_end(&agent, acceleration);                    then apply the acceleration
  *
-@units@
+/*[unscaled*/
+ * Positions, velocities and accelerations are in the controller's units.
+/*unscaled]*/
+/*[scaled*/
+ * The controller's unit of length is @length@ of the robots' units, its second @time@ of their seconds.
+/*scaled]*/
  * Memory: @ram@ bytes of RAM per agent with @NAME@_NEIGHBOURS = @neighbours@ (@slot@ bytes per neighbour),
  * @stack@ bytes of numbers on the stack, @weights@ bytes of constant weights.
  */
