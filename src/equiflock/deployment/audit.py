@@ -30,7 +30,7 @@ from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio, check_radio
 from equiflock.plotting.html_report import HtmlReport, format_markdown_table
-from equiflock.protocols import Controller
+from equiflock.protocols import Controller, Moment
 from equiflock.scenarios.random_disk import random_disk
 from equiflock.simulation.flight import DecisionFunction
 from equiflock.simulation.flight_builder import check_controller, flight, make_decision_function
@@ -226,17 +226,9 @@ def audit(
         start = random_disk(flocks=1, agents=100, seed=seed).in_units(1.0 / length, 1.0 / time)
     if not isinstance(start, Flock) or len(start) != 1 or not start.all_working:
         raise InputError(f"start must be a Flock of one flock without failed agents, got {shorten_repr(start)}")
-    rng = make_rng(seed, "audit")
-    # Record the flight: states, used messages, accelerations.
-    flocks: list[Flock] = []
-    edges: list[Edges] = []
-    recorded = []
-    for moment in islice(flight(start, controller, time_step=time_step, radio=radio, orbit=orbit), steps):
-        flocks.append(Flock.view(*(array.copy() for array in moment.flock.arrays), comm_radius=start.comm_radius))
-        assert moment.compute_message_graph is not None
-        edges.append(moment.compute_message_graph().edges(0))
-        recorded.append(moment.accelerations[0].copy())
-    accelerations, decide = np.array(recorded), make_decision_function(controller).decide
+    loop = flight(start, controller, time_step=time_step, radio=radio, orbit=orbit)
+    flocks, edges, accelerations = _record_moments(islice(loop, steps))
+    decide, rng = make_decision_function(controller).decide, make_rng(seed, "audit")
 
     def replay(flocks: list[Flock]) -> Float64[np.ndarray, "T N D"]:
         return _replay_flocks(flocks, DelayedAggregation(controller.senses, radio=radio, orbit=orbit), decide)
@@ -269,6 +261,19 @@ def audit(
         "computed again."
     )
     return Audit(name, procedure, tuple(record), tuple(changes))
+
+
+def _record_moments(moments: Iterable[Moment]) -> tuple[list[Flock], list[Edges], Float64[np.ndarray, "T N D"]]:
+    """Return the flocks of a flight, the messages that agents used, and their accelerations."""
+    flocks, edges, accelerations = [], [], []
+    for moment in moments:
+        flocks.append(
+            Flock.view(*(array.copy() for array in moment.flock.arrays), comm_radius=moment.flock.comm_radius)
+        )
+        assert moment.compute_message_graph is not None
+        edges.append(moment.compute_message_graph().edges(0))
+        accelerations.append(moment.accelerations[0].copy())
+    return flocks, edges, np.array(accelerations)
 
 
 def _replay_flocks(

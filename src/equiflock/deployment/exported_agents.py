@@ -73,14 +73,10 @@ class Agent(Protocol):
 
 
 def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
-    """Return a function that makes new agents, at step 0 and without observations.
+    """Return a function that makes new agents, at step 0 and without observations; compile the kernels of the package.
 
-    For kind "package", compile the agent's kernels before returning.
-
-    Args:
-        kind: implementation of the agent.
-        program: path of the exported file (.py) or the shared library (.so), or the name of a controller.
-        settings: `number` and `group` of the robot; for the package all arguments of `PackageAgent`.
+    `program` is the path of the exported file (.py) or the shared library (.so), or the name of a controller.
+    `settings` are `number` and `group` of the robot; for the package all arguments of `PackageAgent`.
     """
     if kind == "package":
         from equiflock.deployment.package_agent import PackageAgent, compile_kernels
@@ -108,19 +104,12 @@ def compile_header(
     library: str | os.PathLike[str],
     *,
     neighbours: int | None = None,
-    last_known: int = 0,
     flags: tuple[str, ...] = COMPILER_FLAGS,
 ) -> Path:
     """Compile an exported header to a shared library for `CompiledAgent`. Return the library's path.
 
-    The compiler is $CC, or cc. Raise InputError if it or the header is missing, or if it fails; warnings are errors.
-
-    Args:
-        header: header written by `equiflock.export`.
-        library: path of the library.
-        neighbours: largest number of neighbours of an agent; the header's default if None.
-        last_known: extra steps for which the last message of a silent neighbour is used.
-        flags: compiler flags.
+    An agent has room for `neighbours`; for the header's default if None. The compiler is $CC, or cc. Raise InputError
+    if it or the header is missing, or if it fails; warnings are errors.
     """
     from equiflock._runtime.checks import InputError
     from equiflock.deployment.export.source_text import make_identifier
@@ -137,10 +126,8 @@ def compile_header(
     if not header.is_file():
         raise InputError(f"header must be an exported file, but {header} does not exist")
     name = make_identifier(header.stem)
-    NAME = name.upper()
-    source = LIBRARY_SOURCE.format(header=header, name=name, NAME=NAME)
-    capacity = [] if neighbours is None else [f"-D{NAME}_NEIGHBOURS={neighbours}"]
-    macros = [*capacity, f"-D{NAME}_LAST_KNOWN={last_known}"]
+    source = LIBRARY_SOURCE.format(header=header, name=name, NAME=name.upper())
+    macros = [] if neighbours is None else [f"-D{name.upper()}_NEIGHBOURS={neighbours}"]
     command = [compiler, *options, *flags, *macros, "-shared", "-fPIC", "-x", "c", "-", "-o", str(library), "-lm"]
     done = subprocess.run(command, input=source, text=True, capture_output=True)
     if done.returncode != 0:

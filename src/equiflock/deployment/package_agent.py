@@ -21,13 +21,7 @@ from equiflock.simulation.flight_builder import make_decision_function
 class PackageAgent:
     """An `Agent` that builds a flock from itself and the senders of its messages, and computes its observations.
 
-    Args:
-        controller: a local controller, or its name.
-        number: number of the robot in its messages.
-        group: group of the robot.
-        dimensions: D.
-        comm_radius: R, in the robots' unit of length.
-        orbit: arguments of `Orbit`, or None for no orbit technique.
+    `controller` is a local controller or its name, `orbit` the arguments of `Orbit`, or None for no orbit technique.
     """
 
     def __init__(
@@ -88,10 +82,7 @@ class PackageAgent:
 
 
 def compile_kernels(controller: str | Controller, **settings: Any) -> None:
-    """Compile all kernels of an agent by running one step with one neighbour.
-
-    `settings` are the arguments of `PackageAgent`; `number`, `dimensions` and `comm_radius` are required.
-    """
+    """Compile all kernels of a `PackageAgent` with these arguments, by running one step with one neighbour."""
     D = settings["dimensions"]
     nearby, zero = [0.1 * settings["comm_radius"]] * D, [0.0] * D
     agent = PackageAgent(controller, **settings)

@@ -60,13 +60,8 @@ class RobotProcesses:
     """The robot processes of a swarm, one per robot. A context manager, so that no process is left after an error.
 
     Entering starts the processes and waits until all are ready. Leaving collects their reports, except after an
-    exception, and ends them.
-
-    Args:
-        settings: settings of each robot by number, without those of the link (see `swarm.build_robot_settings`).
-        port: port of 127.0.0.1 on which the host listens; 0 for any free port.
-        answer_timeout: seconds that a robot may take to answer.
-        startup_timeout: seconds for robots to start; None for STARTUP_TIMEOUT.
+    exception, and ends them. `settings` are those of each robot by number, without those of the link (see
+    `swarm.build_robot_settings`), `port` is a port of 127.0.0.1, or 0 for any free one, and timeouts are in seconds.
     """
 
     def __init__(

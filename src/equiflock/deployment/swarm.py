@@ -154,15 +154,9 @@ def deploy(
 ) -> DeploymentResult:
     """Fly a swarm of processes and return the result; all processes have ended by then.
 
-    The host compares every acceleration with the simulator's, and calls `on_step` with the number of steps done. Raise
-    InputError for a controller that is not local or cannot be exported.
-
-    Args:
-        name: name of a local controller, as for `equiflock.load`.
-        start: a single flock.
-        deployment: settings of the flight.
-        on_step: called after each step.
-        keep_record: whether to keep all exchanges with robots, for `audit_swarm`.
+    `name` is that of a local controller, as for `equiflock.load`, and `start` a single flock. The host compares every
+    acceleration with the simulator's, calls `on_step` with the number of steps done, and with `keep_record` keeps all
+    exchanges with robots, for `audit_swarm`. Raise InputError if the controller is not local or cannot be exported.
     """
     controller, robots = load(name), list_followers(start)
     if not 1 <= len(robots) <= MAX_AGENTS:

@@ -202,7 +202,7 @@ def test_agents_match_with_packet_loss(tmp_path: Path) -> None:
 def test_the_last_message_of_a_silent_neighbour_is_used_for_a_while(tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
     radio = {"radio": ef.Radio(packet_loss=0.6, last_known=2), "delivering": ef.Radio(packet_loss=0.6)}
-    remembering = compiled(controller, tmp_path, last_known=2)
+    remembering = compiled(controller, tmp_path, flags=(*COMPILER_FLAGS, "-DAGENT_LAST_KNOWN=2"))
     assert fly(controller, start_of(), remembering, 12, **radio).worst < CLOSE
     module: Any = imported(controller, tmp_path)
     assert fly(controller, start_of(), lambda i, group: module(i, group, last_known=2), 12, **radio).worst < CLOSE

@@ -55,13 +55,14 @@ def export(
     make_identifier(path.stem)  # fail before anything is written
     loaded = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
     check_local(loaded)
-    resolve_orbit(loaded, orbit, resolve_dimensions(loaded, dimensions))
+    D = resolve_dimensions(loaded, dimensions)
+    orbit = resolve_orbit(loaded, orbit, D)
     suffix = ".py" if path.suffix == ".npz" else path.suffix
     if suffix == ".onnx":
-        write_onnx(loaded, path, dimensions)
-        program, written = _read_outline(loaded, dimensions, orbit), [path]
+        write_onnx(loaded, path, D)
+        program, written = _read_outline(loaded, D, orbit), [path]
     else:
-        program = read_program(loaded, dimensions, orbit)
+        program = read_program(loaded, D, orbit)
         text = format_c_header(program, path.stem) if suffix == ".h" else format_numpy_agent(program, path.stem)
         written = [_write_text(path.with_suffix(suffix), text)]
     if suffix == ".py":
@@ -71,15 +72,13 @@ def export(
     return *written, _write_text(path.with_suffix(".README.md"), format_readme(program, path.stem, suffix))
 
 
-def _read_outline(controller: Controller, dimensions: int | None, orbit: Orbit | None) -> Program:
+def _read_outline(controller: Controller, D: int, orbit: Orbit | None) -> Program:
     """Return the program of a controller or, if it has custom layers, a program without layers, for the README."""
     try:
-        return read_program(controller, dimensions, orbit)
+        return read_program(controller, D, orbit)
     except InputError:
-        D, scale = resolve_dimensions(controller, dimensions), unwrap_scaled(controller)[1]
-        resolved_orbit = resolve_orbit(controller, orbit, D)
-        senses, name = check_local(controller), get_controller_name(controller)
-        return Program(name, D, senses, False, "none", (), acceleration_scale=scale, orbit=resolved_orbit)
+        name, scale = get_controller_name(controller), unwrap_scaled(controller)[1]
+        return Program(name, D, controller.senses, False, "none", (), acceleration_scale=scale, orbit=orbit)
 
 
 def _write_text(path: Path, text: str) -> Path:

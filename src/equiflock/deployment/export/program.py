@@ -173,15 +173,10 @@ def _activate(x: FloatArray, activation: Activation) -> FloatArray:
 
 
 def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | None = None) -> Program:
-    """Return the program of a controller. Raise InputError if it has no equivalent program.
+    """Return the program of a controller, compared with it on random observations; raise InputError if it has none.
 
-    The program is compared with the controller on random observations.
-
-    Args:
-        controller: a network of the package, a module whose attribute `chain` has its layers, or a law whose
-            accelerations are a linear function of observations, clamped or not.
-        dimensions: D, for a controller that is not built for one; 2 if None.
-        orbit: orbit technique; the controller's own if None.
+    The controller is a network of the package, a module whose attribute `chain` has its layers, or a law whose
+    accelerations are a linear function of observations, clamped or not.
     """
     senses = check_local(controller)
     D = resolve_dimensions(controller, dimensions)
