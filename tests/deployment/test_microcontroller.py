@@ -1,4 +1,4 @@
-"""Recordings match the package; compiled agents, here and in the emulator that `make emulator` installs, reproduce them."""
+"""Recordings match the package; compiled agents reproduce them, also in the emulator of `make emulator`."""
 
 from __future__ import annotations
 
