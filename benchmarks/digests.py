@@ -38,8 +38,7 @@ from torch import nn
 import equiflock as ef
 
 # Internals. Everything else is public, so only these imports follow modules that move.
-from equiflock.deployment.agents import import_agent_class
-from equiflock.deployment.compiled_agent import CompiledAgent, compile_header
+from equiflock.deployment.exported_agents import CompiledAgent, compile_header, import_agent_class
 from equiflock.deployment.microcontroller import record_agent
 from equiflock.learning.cloning import clone
 from equiflock.learning.recipe import Cloning

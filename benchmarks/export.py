@@ -19,10 +19,9 @@ import torch
 
 import equiflock as ef
 from equiflock._runtime.threads import use_one_thread
-from equiflock.deployment.agents import import_agent_class
-from equiflock.deployment.compiled_agent import COMPILER_FLAGS
 from equiflock.deployment.export.c_header import count_agent_bytes
 from equiflock.deployment.export.program import read_program
+from equiflock.deployment.exported_agents import COMPILER_FLAGS, import_agent_class
 from equiflock.deployment.microcontroller import Recording, format_recording_as_c
 from equiflock.evaluation.benchmark import measure_best_time
 from firmware import make_recording

@@ -9,7 +9,7 @@ import os
 
 import equiflock as ef
 from equiflock.cli.terminal import out, print_table
-from equiflock.deployment.deploy_swarm import Deployment, DeploymentResult, deploy
+from equiflock.deployment.swarm import Deployment, DeploymentResult, deploy
 
 FLIGHTS = 3
 """Repetitions of each flight, since the load by other programs varies."""

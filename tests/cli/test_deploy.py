@@ -6,10 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from equiflock.cli.deploy import Deploy
+from equiflock.cli.shared_options import add_dynamic_options
+from equiflock.scenarios import scenario_names
 from tests.cli.commands import failure, run
 
 pytest.importorskip("zenoh")
 SHORT = ("deploy", "--agents", "4", "--agent", "c")
+
+
+@pytest.mark.parametrize("scenario", scenario_names())
+def test_a_swarm_has_one_flock_of_12_agents_by_default(scenario: str) -> None:
+    options = add_dynamic_options(Deploy, ["--scenario", scenario])().options
+    assert (options.flocks, options.agents) == (1, 12)
 
 
 @pytest.mark.slow
@@ -38,7 +47,7 @@ def test_a_swarm_that_fails_its_checks_has_exit_code_1(
     fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if fails == "parity":
-        monkeypatch.setattr("equiflock.deployment.parity.TOLERANCE", 0.0)
+        monkeypatch.setattr("equiflock.deployment.swarm_results.TOLERANCE", 0.0)
         audit: tuple[str, ...] = ()
     else:
         monkeypatch.setattr("equiflock.deployment.audit.Audit.passed", False)

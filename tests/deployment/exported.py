@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import equiflock as ef
-from equiflock.deployment.agents import import_agent_class
-from equiflock.deployment.compiled_agent import COMPILER_FLAGS, CompiledAgent, compile_header
+from equiflock.deployment.exported_agents import COMPILER_FLAGS, CompiledAgent, compile_header, import_agent_class
 from equiflock.observations.orbit import Orbit
 
 Maker = Callable[[int, int], Any]

@@ -11,9 +11,8 @@ import numpy as np
 import equiflock as ef
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.deployment.export.program import read_program
-from equiflock.deployment.microcontroller import round_to_float32
-from equiflock.deployment.wire_format import OBSTACLE_GROUP, Message, encode_message, make_zero_hops
-from equiflock.flock import FOLLOWER, OBSTACLE
+from equiflock.deployment.wire_format import encode_agent_message, make_zero_hops, round_to_float32
+from equiflock.flock import FOLLOWER
 from equiflock.observations.orbit import Orbit
 
 TIME_STEP = 0.01
@@ -70,8 +69,7 @@ def fly(
             if role == FOLLOWER:
                 said.append(agents[j].begin(state[0][j], state[1][j]))
             else:
-                group = OBSTACLE_GROUP if role == OBSTACLE else int(groups[j])
-                said.append(encode_message(Message(j, step, state[0][j], state[1][j], silent, group)))
+                said.append(encode_agent_message(flock, j, step, silent))
         answers = np.zeros_like(wanted)
         for i, agent in agents.items():
             # In reverse order, which must not matter.

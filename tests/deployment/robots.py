@@ -6,7 +6,7 @@ import contextlib
 
 import psutil
 
-from equiflock.deployment.agent_processes import ROBOT_CODE
+from equiflock.deployment.robot_processes import ROBOT_CODE
 
 
 def children() -> list[psutil.Process]:

@@ -17,11 +17,11 @@ import psutil
 import pytest
 
 import equiflock as ef
-from equiflock.deployment import deploy_swarm
-from equiflock.deployment.agent_processes import ROBOT_CODE
-from equiflock.deployment.deploy_swarm import Deployment, DeploymentResult, deploy
+from equiflock.deployment import swarm
 from equiflock.deployment.export import export
-from equiflock.deployment.robot import MESSAGE_HEADER
+from equiflock.deployment.link_frames import MESSAGE_HEADER
+from equiflock.deployment.robot_processes import ROBOT_CODE
+from equiflock.deployment.swarm import Deployment, DeploymentResult, deploy
 from equiflock.deployment.swarm_audit import audit_swarm
 from tests.deployment.robots import children
 
@@ -70,7 +70,7 @@ def test_a_swarm_matches_the_simulator_with_loss_delay_and_jitter(radio: ef.Radi
 
 def test_a_swarm_that_flies_by_another_controller_has_no_parity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "equiflock.deployment.deploy_swarm.export", lambda _, path, **rest: export(ef.load("tdagnn"), path, **rest)
+        "equiflock.deployment.swarm.export", lambda _, path, **rest: export(ef.load("tdagnn"), path, **rest)
     )
     found = flown(agents=6, steps=5)
     assert not found.parity.is_within_tolerance
@@ -137,7 +137,7 @@ def test_in_real_time_steps_take_as_long_as_they_should() -> None:
 
 def test_a_robot_of_the_exported_controller_imports_neither_torch_nor_kernels() -> None:
     asked = ROBOT_CODE.replace("main()", "print(sorted({'torch', 'numba', 'numpy', 'jaxtyping'} & set(sys.modules)))")
-    package = str(Path(deploy_swarm.__file__).parent.parent)
+    package = str(Path(swarm.__file__).parent.parent)
     done = subprocess.run([sys.executable, "-P", "-c", asked, package], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -149,7 +149,7 @@ def test_no_process_is_left_after_a_flight() -> None:
 
 CALL = """
 import equiflock as ef
-from equiflock.deployment.deploy_swarm import Deployment, deploy
+from equiflock.deployment.swarm import Deployment, deploy
 print("started", flush=True)
 deploy("etdagnn", ef.random_disk(flocks=1, agents=3), Deployment(agent="c", steps=10**6, stall=1),
        lambda step: print("step", flush=True))
@@ -224,4 +224,4 @@ def test_a_law_that_cannot_be_exported_can_be_flown_by_the_package() -> None:
     flat.senses = ef.paper_senses("mean", hops=1)  # type: ignore[attr-defined]
     start = ef.random_disk(flocks=1, agents=3)
     with tempfile.TemporaryDirectory() as folder, pytest.raises(ef.InputError, match="--agent package"):
-        deploy_swarm.build_robot_settings("flat", flat, start, Deployment(), Path(folder))  # type: ignore[arg-type]
+        swarm.build_robot_settings("flat", flat, start, Deployment(), Path(folder))  # type: ignore[arg-type]

@@ -10,9 +10,9 @@ import pytest
 
 import equiflock as ef
 from equiflock.deployment import audit as audit_result
-from equiflock.deployment import deploy_swarm
-from equiflock.deployment.deploy_swarm import Deployment, deploy
+from equiflock.deployment import swarm
 from equiflock.deployment.export import export
+from equiflock.deployment.swarm import Deployment, deploy
 from equiflock.deployment.swarm_audit import audit_swarm
 
 pytest.importorskip("zenoh")
@@ -30,7 +30,7 @@ def test_processes_that_use_only_what_they_received_pass_the_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The agents that the audit adds are no reason to refuse it.
-    monkeypatch.setattr(deploy_swarm, "MAX_AGENTS", 6)
+    monkeypatch.setattr(swarm, "MAX_AGENTS", 6)
     monkeypatch.setattr(audit_result, "MAX_LINES", 3)
     found = audited()
     assert found.passed, str(found)
@@ -108,7 +108,7 @@ def test_processes_that_cheat_are_caught(cheat: str, tmp_path: Path, monkeypatch
         written[0].write_text(written[0].read_text() + cheat.replace("{folder!r}", repr(str(tmp_path))))
         return written
 
-    monkeypatch.setattr("equiflock.deployment.deploy_swarm.export", with_a_cheat)
+    monkeypatch.setattr("equiflock.deployment.swarm.export", with_a_cheat)
     found = audited(agents=4, steps=4)
     assert not found.passed
     assert "used what it did not receive" in found.verdict

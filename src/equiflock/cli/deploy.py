@@ -23,7 +23,7 @@ from equiflock.cli.shared_options import (
 )
 from equiflock.cli.terminal import PREPARING_TEXT, out, progress
 from equiflock.controllers import load
-from equiflock.deployment.agents import AgentKind
+from equiflock.deployment.exported_agents import AgentKind
 from equiflock.scenarios.registry import choose_orbit
 from equiflock.simulation.simulate import count_steps
 
@@ -70,32 +70,21 @@ class Deploy:
 
     @staticmethod
     def get_default_options(kind: type[Any]) -> Mapping[str, Any]:
-        """Return the defaults of this command for options that a scenario class has."""
-        return {
-            name: value for name, value in DEFAULT_OPTIONS.items() if name in getattr(kind, "__dataclass_fields__", {})
-        }
+        """Return the defaults of this command for options of any scenario, those of its disk included."""
+        return DEFAULT_OPTIONS
 
     def run(self) -> None:
         """Print parity, bandwidth, message ages, timings and faults, and write the audit's page.
 
         Exit with code 1 if the audit fails or a compared acceleration is out of tolerance.
         """
-        from equiflock.deployment.deploy_swarm import Deployment, deploy
         from equiflock.deployment.export.program import check_local
+        from equiflock.deployment.swarm import Deployment, deploy
         from equiflock.deployment.swarm_audit import audit_swarm
 
         import_plugin(self.plugin)
-        page = AUDIT_PAGE if self.audit_page is None else self.audit_page
-        if self.audit_page is not None and not self.audit:
-            raise InputError("--audit-page has no effect without --audit: give both")
-        if self.audit:
-            check_writable(page)
-            if self.rate is not None:
-                raise InputError("--audit needs lockstep, in which a flight is repeatable: leave out --rate")
-        if self.rate is not None:
-            check_positive("rate", self.rate)
-        default_time_step = TIME_STEP if self.rate is None else 1.0 / self.rate
-        time_step = default_time_step if self.time_step is None else self.time_step
+        page = self._check_audit_page()
+        time_step = self._choose_time_step()
         scenario, world, controller = (
             build_scenario(self.scenario, self.options),
             self.world.world,
@@ -149,8 +138,24 @@ class Deploy:
         if audit is not None:
             out.print(f"audit: {audit.verdict}", highlight=False, markup=False, soft_wrap=True)
             saved = audit.save(page)
-            record = saved.with_suffix(".csv")
-            out.print(f"page: {saved}, record: {record}", highlight=False, markup=False, soft_wrap=True)
-        # The exit code tells a script whether the swarm matches the simulator and passes the audit.
+            written = f"page: {saved}, record: {saved.with_suffix('.csv')}"
+            out.print(written, highlight=False, markup=False, soft_wrap=True)
         if result.parity.different_count or (audit is not None and not audit.passed):
             sys.exit(1)
+
+    def _check_audit_page(self) -> Path:
+        """Return the path of the audit's page. Raise InputError if it is not writable or has no effect."""
+        page = AUDIT_PAGE if self.audit_page is None else self.audit_page
+        if self.audit_page is not None and not self.audit:
+            raise InputError("--audit-page has no effect without --audit: give both")
+        if self.audit:
+            check_writable(page)
+            if self.rate is not None:
+                raise InputError("--audit needs lockstep, in which a flight is repeatable: leave out --rate")
+        return page
+
+    def _choose_time_step(self) -> float:
+        if self.rate is not None:
+            check_positive("rate", self.rate)
+        default = TIME_STEP if self.rate is None else 1.0 / self.rate
+        return default if self.time_step is None else self.time_step

@@ -1,10 +1,10 @@
 """Locality audit in the simulator: does a controller use anything that its agent did not receive?
 
 The audit records every state of a flight and all messages that agents used. Then, for one agent at a time, it changes
-everything outside the agent's causal past (see `causal_past`): positions and velocities of others, and the number of
-agents. No changed agent comes in range of an agent whose observations reach the audited one, so that one still receives
-the same messages. Senses and controller process these changed flocks step by step, and the agent's accelerations must
-be bit-identical. The changed states are arbitrary, so they also cover others that fly with other weights.
+everything outside the agent's causal past: positions and velocities of others, and the number of agents. No changed
+agent comes in range of an agent whose observations reach the audited one, so that one still receives the same messages.
+Senses and controller process these changed flocks step by step, and the agent's accelerations must be bit-identical.
+The changed states are arbitrary, so they also cover others that fly with other weights.
 """
 
 from __future__ import annotations
@@ -30,55 +30,18 @@ from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio, check_radio
 from equiflock.plotting.html_report import HtmlReport, format_markdown_table
-from equiflock.protocols import Controller
+from equiflock.protocols import Controller, Moment
 from equiflock.scenarios.random_disk import random_disk
+from equiflock.simulation.flight import DecisionFunction
 from equiflock.simulation.flight_builder import check_controller, flight, make_decision_function
-
-# The causal past of an agent: all states that its acceleration may depend on.
-#
-# At step n agent i receives messages with the senders' states and their observations of the previous step. So the state
-# of j at step n has reached i if i receives from j at n, the state of k at n - 1 if j received from k at n - 1, and so
-# on for K hops. With a delay or with receivers that reuse old messages, a message used at step n may be `memory` steps
-# old.
 
 Edges = Int64[np.ndarray, "edges 2"]
 """Messages used at a step, as rows (receiver, sender)."""
-
-
-def compute_causal_past(
-    agent: int, edges: Sequence[Edges], agents: int, hops: int, memory: int
-) -> Bool[np.ndarray, "T N"]:
-    """Return, for each step and agent, whether that state can affect any acceleration of `agent` during the flight.
-
-    True also for all of the agent's own states, and for states that decide whose messages are in range.
-
-    Args:
-        agent: number of the agent.
-        edges: messages used at every step of the flight.
-        agents: N.
-        hops: K.
-        memory: largest age in steps of a message that is used.
-    """
-    steps = len(edges)
-    # depth[n, j]: number of hops of agent j's observations at step n that reach the agent.
-    depth = np.zeros((steps, agents), np.int64)
-    depth[:, agent] = hops
-    reached = np.zeros((steps, agents), bool)
-    for n in reversed(range(steps)):
-        relevant = depth[n] > 0
-        reached[n] |= relevant
-        receivers, senders = edges[n][relevant[edges[n][:, 0]]].T
-        for m in range(max(n - memory, 0), n + 1):
-            reached[m, senders] = True
-            # Receivers must not move either at step m: their positions decide whose messages are in range.
-            reached[m] |= relevant
-            if m > 0:
-                np.maximum.at(depth[m - 1], senders, depth[n, receivers] - 1)
-    return reached
-
-
-# Results of a locality audit: the record of received messages, the changes made, and their effect on accelerations.
-
+ADDED_AGENT_COUNT = 7
+"""Number of agents that the audit adds."""
+PLACEMENT_TRIES = 5
+"""Attempts to place an agent just out of range before it is placed far away."""
+CHANGE_KINDS = ("positions of others", "velocities of others", "number of others", "all at once")
 MAX_LINES = 400
 """Lines of the record that the page shows per agent; the .csv file has the whole record."""
 OWN_MEASUREMENT = -1
@@ -122,11 +85,10 @@ class Audit:
     """Description of the flight and the changes."""
     record: tuple[ReceivedItem, ...]
     changes: tuple[ChangeEffect, ...]
-    steps: int
 
     @property
     def passed(self) -> bool:
-        """Whether no change had an effect: all compared accelerations, and a swarm's messages, are bit-identical."""
+        """Whether all compared accelerations, and a swarm's messages, are bit-identical."""
         return all(change.different_count == 0 for change in self.changes)
 
     @property
@@ -136,41 +98,34 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """Verdict in one sentence; if the audit failed, it names the first kind of change that had an effect."""
+        """Verdict in one sentence, with the first kind of change that had an effect."""
         if self.passed:
             return f"{self.controller} used nothing that it did not receive"
-        failed = sorted({change.agent for change in self.changes if change.different_count > 0})
-        first = next(change for change in self.changes if change.different_count > 0)
+        failed = [change for change in self.changes if change.different_count > 0]
         return (
-            f"{self.controller} used what it did not receive: accelerations of {len(failed)} of {len(self.agents)} "
-            f"agents changed with {first.change_kind}"
+            f"{self.controller} used what it did not receive: accelerations of {len({each.agent for each in failed})} "
+            f"of {len(self.agents)} agents changed with {failed[0].change_kind}"
         )
 
     def build_table(self) -> tuple[tuple[str, ...], list[list[str]]]:
-        """Return the header and a row for each kind of change: counts are sums over the audited agents.
-
-        "agents changed" is the smallest and the largest number.
-        """
+        """Return the header and a row for each kind of change, with sums over the audited agents."""
         header = "change", "agents changed", "accelerations compared", "not bit-identical", "largest difference"
         rows = []
         for change_kind in dict.fromkeys(change.change_kind for change in self.changes):
             changes = [change for change in self.changes if change.change_kind == change_kind]
-            counts = sorted(change.changed_agents for change in changes)
+            counts = sorted({change.changed_agents for change in changes})
             compared = sum(change.compared_count for change in changes)
-            different_count = sum(change.different_count for change in changes)
-            changed = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
-            largest_difference = max(change.largest_difference for change in changes)
-            rows.append([change_kind, changed, f"{compared:,}", f"{different_count:,}", f"{largest_difference:.3g}"])
+            different = sum(change.different_count for change in changes)
+            largest = max(change.largest_difference for change in changes)
+            changed = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+            rows.append([change_kind, changed, f"{compared:,}", f"{different:,}", f"{largest:.3g}"])
         return header, rows
 
     def __str__(self) -> str:
         return f"{self.verdict}\n{format_markdown_table(*self.build_table())}"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the verdict as an HTML page, and the whole record to a .csv file of the same stem. Return the page.
-
-        Existing files are replaced. Raise InputError if `path` ends in .csv.
-        """
+        """Write the verdict as an HTML page, and the whole record to a .csv file of the same stem. Return the page."""
         page_path = Path(path)
         table = page_path.with_suffix(".csv")
         if table == page_path:
@@ -202,25 +157,20 @@ class Audit:
         return page.write(page_path)
 
     def _build_agent_table(self) -> tuple[tuple[str, ...], list[list[str]]]:
-        """Return the header and a row per audited agent: its messages and its different accelerations.
-
-        Its own measurements do not count as messages.
-        """
-        messages = [row for row in self.record if row.sender != OWN_MEASUREMENT]
-        counts = Counter(row.agent for row in messages)
-        sizes: Counter[int] = Counter()
-        senders: dict[int, set[int]] = {}
-        for row in messages:
-            sizes[row.agent] += row.size
-            senders.setdefault(row.agent, set()).add(row.sender)
-        different_count: Counter[int] = Counter()
+        """Return the header and a row per audited agent. Its own measurements do not count as messages."""
+        messages: dict[int, list[ReceivedItem]] = {agent: [] for agent in self.agents}
+        for item in self.record:
+            if item.sender != OWN_MEASUREMENT and item.agent in messages:
+                messages[item.agent].append(item)
+        different: Counter[int] = Counter()
         for change in self.changes:
-            different_count[change.agent] += change.different_count
+            different[change.agent] += change.different_count
         header = "agent", "messages", "bytes", "senders", "accelerations not bit-identical"
-        return header, [
-            [str(a), f"{counts[a]:,}", f"{sizes[a]:,}", f"{len(senders.get(a, ()))}", f"{different_count[a]:,}"]
-            for a in self.agents
-        ]
+        rows = []
+        for agent, items in messages.items():
+            size, senders = sum(item.size for item in items), {item.sender for item in items}
+            rows.append([str(agent), f"{len(items):,}", f"{size:,}", f"{len(senders)}", f"{different[agent]:,}"])
+        return header, rows
 
 
 def _format_sender(sender: int) -> str:
@@ -228,10 +178,7 @@ def _format_sender(sender: int) -> str:
 
 
 def _build_record_table(rows: Sequence[ReceivedItem]) -> tuple[tuple[str, ...], list[list[str]]]:
-    """Return the record of one agent: a line per message if it has contents, else a line per step.
-
-    At most MAX_LINES lines, then one that gives the number of the others.
-    """
+    """Return the record of one agent, at most MAX_LINES lines: one per message with content, else one per step."""
     if any(row.content for row in rows):
         lines = [[str(row.step), _format_sender(row.sender), str(row.size), row.content] for row in rows]
         header: tuple[str, ...] = "step", "sender", "bytes", "content"
@@ -243,13 +190,6 @@ def _build_record_table(rows: Sequence[ReceivedItem]) -> tuple[tuple[str, ...], 
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], [f"and {len(lines) - MAX_LINES:,} more", *[""] * (len(header) - 1)]]
     return header, lines
-
-
-ADDED_AGENT_COUNT = 7
-"""Number of agents that the audit adds."""
-PLACEMENT_TRIES = 5
-"""Attempts to place an agent just out of range before it is placed far away."""
-CHANGE_KINDS = ("positions of others", "velocities of others", "number of others", "all at once")
 
 
 def audit(
@@ -281,19 +221,20 @@ def audit(
     """
     check_controller(controller)
     steps, radio = check_count("steps", steps), check_radio(radio)
-    start = _draw_default_start(controller, seed) if start is None else _check_single_flock(start)
-    rng = make_rng(seed, "audit")
-    # Record the flight: states, used messages, accelerations.
+    if start is None:
+        length, time = controller.senses.scales
+        start = random_disk(flocks=1, agents=100, seed=seed).in_units(1.0 / length, 1.0 / time)
+    if not isinstance(start, Flock) or len(start) != 1 or not start.all_working:
+        raise InputError(f"start must be a Flock of one flock without failed agents, got {shorten_repr(start)}")
     loop = flight(start, controller, time_step=time_step, radio=radio, orbit=orbit)
-    flocks, edges, recorded = [], [], []
-    for moment in islice(loop, steps):
-        flocks.append(Flock.view(*(array.copy() for array in moment.flock.arrays), comm_radius=start.comm_radius))
-        edges.append(_get_edges(moment.compute_message_graph))
-        recorded.append(moment.accelerations[0].copy())
-    replay = _Replay(controller, radio, orbit)
+    flocks, edges, accelerations = _record_moments(islice(loop, steps))
+    decide, rng = make_decision_function(controller).decide, make_rng(seed, "audit")
+
+    def replay(flocks: list[Flock]) -> Float64[np.ndarray, "T N D"]:
+        return _replay_flocks(flocks, DelayedAggregation(controller.senses, radio=radio, orbit=orbit), decide)
+
     name = str(getattr(controller, "name", type(controller).__name__))
-    accelerations = np.array(recorded)
-    if not np.array_equal(replay.compute_accelerations(flocks), accelerations):
+    if not np.array_equal(replay(flocks), accelerations):
         raise InputError(
             f"{name} returns different accelerations for the same observations: only a deterministic controller can be "
             "audited"
@@ -307,7 +248,7 @@ def audit(
         record += _list_received(int(agent), edges, count_message_bytes(controller.senses, start.shape[2]))
         for change_kind in CHANGE_KINDS:
             changed, count = _change_unreached(flocks, reached, change_kind, rng)
-            now = replay.compute_accelerations(changed)[:, agent]
+            now = replay(changed)[:, agent]
             changes.append(_compare_accelerations(int(agent), change_kind, count, accelerations[:, agent], now))
     if all(change.changed_agents == 0 for change in changes if change.change_kind == CHANGE_KINDS[0]):
         raise InputError(
@@ -319,52 +260,65 @@ def audit(
         "everything was changed that did not reach it, directly or relayed by neighbours, and its accelerations were "
         "computed again."
     )
-    return Audit(name, procedure, tuple(record), tuple(changes), steps)
+    return Audit(name, procedure, tuple(record), tuple(changes))
 
 
-class _Replay:
-    """Senses and controller, applied to given flocks."""
-
-    def __init__(self, controller: Controller, radio: Radio, orbit: Orbit | None) -> None:
-        self.senses, self.sensing_options = controller.senses, {"radio": radio, "orbit": orbit}
-        self.decide, _ = make_decision_function(controller)
-
-    def compute_accelerations(self, flocks: Iterable[Flock]) -> Float64[np.ndarray, "T N D"]:
-        """Return the accelerations in these flocks, one per step, from zero observations before the first.
-
-        Agents that are not followers have zero acceleration.
-        """
-        sensing = DelayedAggregation(self.senses, **self.sensing_options)  # type: ignore[arg-type]
-        steps = []
-        for flock in flocks:
-            accelerations = np.array(self.decide(flock, sensing.observe(flock)), np.float64)
-            accelerations[flock.roles != FOLLOWER] = 0.0
-            steps.append(accelerations[0])
-        return np.array(steps)
+def _record_moments(moments: Iterable[Moment]) -> tuple[list[Flock], list[Edges], Float64[np.ndarray, "T N D"]]:
+    """Return the flocks of a flight, the messages that agents used, and their accelerations."""
+    flocks, edges, accelerations = [], [], []
+    for moment in moments:
+        flocks.append(
+            Flock.view(*(array.copy() for array in moment.flock.arrays), comm_radius=moment.flock.comm_radius)
+        )
+        assert moment.compute_message_graph is not None
+        edges.append(moment.compute_message_graph().edges(0))
+        accelerations.append(moment.accelerations[0].copy())
+    return flocks, edges, np.array(accelerations)
 
 
-def _draw_default_start(controller: Controller, seed: int) -> Flock:
-    """Return a random flock of 100 agents in a disk, in the controller's units."""
-    start = random_disk(flocks=1, agents=100, seed=seed)
-    length, time = controller.senses.scales
-    return start.in_units(1.0 / length, 1.0 / time) if controller.senses.is_scaled else start
+def _replay_flocks(
+    flocks: Iterable[Flock], sensing: DelayedAggregation, decide: DecisionFunction
+) -> Float64[np.ndarray, "T N D"]:
+    """Return the accelerations in these flocks, one per step; zero for agents that are not followers."""
+    steps = []
+    for flock in flocks:
+        accelerations = np.array(decide(flock, sensing.observe(flock)), np.float64)
+        accelerations[flock.roles != FOLLOWER] = 0.0
+        steps.append(accelerations[0])
+    return np.array(steps)
 
 
-def _check_single_flock(start: Flock) -> Flock:
-    """Return `start`. Raise InputError if it is not a single flock without failed agents."""
-    if not isinstance(start, Flock) or len(start) != 1 or not start.all_working:
-        raise InputError(f"start must be a Flock of one flock without failed agents, got {shorten_repr(start)}")
-    return start
+def compute_causal_past(
+    agent: int, edges: Sequence[Edges], agents: int, hops: int, memory: int
+) -> Bool[np.ndarray, "T N"]:
+    """Return, for each step and agent, whether that state can affect any acceleration of `agent` during the flight.
 
+    At step n agent i receives messages with the senders' states and their observations of the previous step. So the
+    state of j at step n has reached i if i receives from j at n, the state of k at n - 1 if j received from k at n - 1,
+    and so on for K hops. True also for states that decide whose messages are in range.
 
-def _get_edges(compute_message_graph: Any) -> Edges:
-    """Return the messages that agents use at this moment."""
-    edges: Edges = compute_message_graph().edges(0)
-    return edges
+    `edges` are the messages used at every step, `agents` is N, `memory` the largest age of a used message in steps.
+    """
+    steps = len(edges)
+    # depth[n, j]: number of hops of agent j's observations at step n that reach the agent.
+    depth = np.zeros((steps, agents), np.int64)
+    depth[:, agent] = hops
+    reached = np.zeros((steps, agents), bool)
+    for n in reversed(range(steps)):
+        relevant = depth[n] > 0
+        reached[n] |= relevant
+        receivers, senders = edges[n][relevant[edges[n][:, 0]]].T
+        for m in range(max(n - memory, 0), n + 1):
+            reached[m, senders] = True
+            # Receivers must not move either at step m: their positions decide whose messages are in range.
+            reached[m] |= relevant
+            if m > 0:
+                np.maximum.at(depth[m - 1], senders, depth[n, receivers] - 1)
+    return reached
 
 
 def _list_received(agent: int, edges: list[Edges], size: int) -> list[ReceivedItem]:
-    """Return the messages that an agent used, by step and sender; `size` is the bytes of each."""
+    """Return the messages, of `size` bytes each, that an agent used, by step and sender."""
     return [
         ReceivedItem(agent, step, int(sender), size)
         for step, pairs in enumerate(edges)
@@ -377,15 +331,12 @@ def _change_unreached(
 ) -> tuple[list[Flock], int]:
     """Return copies of the flocks with all states outside `reached` changed, and the number of changed or added agents.
 
-    `change_kind` is one of CHANGE_KINDS. New states are random and independent at every step; obstacle agents do not
-    change. Added agents are followers and come last.
+    New states are random and independent at every step; obstacle agents do not change. Added agents come last.
     """
     changes_positions, changes_velocities, adds_agents = (
         change_kind in (kind, CHANGE_KINDS[-1]) for kind in CHANGE_KINDS[:-1]
     )
-    roles = flocks[0].roles[0]
-    # Obstacle agents stay as they are.
-    unreached = ~reached & (roles != OBSTACLE)
+    unreached = ~reached & (flocks[0].roles[0] != OBSTACLE)
     changed = []
     for flock, kept, free in zip(flocks, reached, unreached, strict=True):
         positions, velocities, reach = flock.positions[0].copy(), flock.velocities[0].copy(), flock.comm_radius

@@ -1,7 +1,8 @@
-"""Frames between the host of a swarm and its robots. Robot processes import this file, so it has few imports.
+"""The link between the host of a swarm and its robots: zenoh sessions, frames, and the robots' reports.
 
-Robot i has two zenoh keys: `KEY_PREFIX/to/i` for frames to the robot and `KEY_PREFIX/from/i` for frames to the host. A
-frame is a letter, the step as uint32, and its content, little-endian:
+Robot processes import this file, so it has few imports. Robot i has two zenoh keys: `KEY_PREFIX/to/i` for frames to the
+robot and `KEY_PREFIX/from/i` for frames to the host. A frame is a letter, the step as uint32, and its content,
+little-endian:
 
     S  SENSOR      to a robot   measured position and velocity, 2 D x float32
     R  RADIO       to a robot   received messages, each after its link number and length, 2 x uint32
@@ -20,10 +21,29 @@ import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 SENSOR, RADIO, RADIO_LAST, END, HELLO, MESSAGE, COMMAND, REPORT = (ord(letter) for letter in "SRLXHAMZ")
+MESSAGE_HEADER = struct.Struct("<2sBBII")
+"""Header of an agent's message: EF, version, group, sender, step (see `equiflock.deployment.wire_format`)."""
 _FRAME_HEADER = struct.Struct("<BI")
 _LINK_HEADER = struct.Struct("<II")
+
+
+def open_session(role: Literal["listen", "connect"], endpoint: str) -> Any:
+    """Open a zenoh session without discovery of peers: the host listens at the endpoint, robots connect to it."""
+    import zenoh
+
+    scouting = {"multicast": {"enabled": False}, "gossip": {"enabled": False}}
+    config = {"mode": "peer", role: {"endpoints": [endpoint]}, "scouting": scouting}
+    return zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+
+
+def declare_publisher(session: Any, key: str) -> Any:
+    """Return a publisher that sends at once, and blocks rather than drops frames if the receiver is slow."""
+    import zenoh
+
+    return session.declare_publisher(key, congestion_control=zenoh.CongestionControl.BLOCK, express=True)
 
 
 def pack_frame(kind: int, step: int = 0, content: bytes = b"") -> bytes:
@@ -51,12 +71,12 @@ def unpack_floats(content: bytes) -> Sequence[float]:
 
 
 def pack_messages(messages: Iterable[tuple[int, bytes]]) -> bytes:
-    """Return the content of a radio frame for (link, message) pairs."""
+    """Return the content of a radio frame for (link, message) pairs; `link` is the sender's number."""
     return b"".join(_LINK_HEADER.pack(link, len(message)) + message for link, message in messages)
 
 
 def unpack_messages(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the (link, message) pairs of a radio frame; `link` is the sender's number.
+    """Yield the (link, message) pairs of a radio frame.
 
     A truncated last message is yielded as it is; fewer bytes than a link header are ignored.
     """
@@ -68,12 +88,9 @@ def unpack_messages(content: bytes) -> Iterator[tuple[int, bytes]]:
         offset += length
 
 
-# The report that a robot sends to its host at the end. Robot processes import this file, so it has few imports.
-
-
 @dataclass(frozen=True)
 class RobotReport:
-    """Statistics of a robot's flight."""
+    """Statistics that a robot sends to its host at the end of the flight."""
 
     dropped: dict[str, int]
     """Dropped messages by reason."""
@@ -82,7 +99,6 @@ class RobotReport:
     seconds: list[float]
     """Computing times of the steps."""
     peak_memory_kib: int
-    """Peak memory in KiB."""
     received_sha256: str
     """SHA-256 of all received frames, as hexadecimal digits."""
 

@@ -1,128 +1,35 @@
 """Exported headers on a Cortex-M4F, such as the STM32F405 of a Crazyflie, emulated by QEMU.
 
-A small firmware replays the recording of one agent and prints its accelerations. Memory figures come from the compiler.
-The emulator counts instructions, not cycles: a Cortex-M4F takes one cycle for most of them, and 14 for a division or a
-square root.
+`record_agent` records one agent of a simulated flight: the same states and messages must give the same accelerations.
+`emulate` replays the recording in a small firmware, which prints its accelerations. Memory figures come from the
+compiler. The emulator counts instructions, not cycles: a Cortex-M4F takes one cycle for most of them, and 14 for a
+division or a square root.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float32, Float64
 
 from equiflock._runtime.checks import InputError
 from equiflock.bodies import DoubleIntegrator
-from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.deployment.export import export
 from equiflock.deployment.export.c_header import format_floats
 from equiflock.deployment.export.program import read_program
 from equiflock.deployment.export.source_text import fill_template
-from equiflock.deployment.wire_format import OBSTACLE_GROUP, Message, encode_message, make_zero_hops
-from equiflock.flock import FOLLOWER, OBSTACLE, Flock
-from equiflock.observations.aggregation import DelayedAggregation
+from equiflock.deployment.swarm_host import Float32Body
+from equiflock.deployment.wire_format import encode_agent_message, make_zero_hops, round_to_float32
+from equiflock.flock import FOLLOWER, Flock
 from equiflock.observations.orbit import Orbit
-
-# Recordings of one agent in a simulated flight: its states, received messages, observations and accelerations.
-#
-# Exported controllers are tested against recordings: the same states and bytes must give the same accelerations.
-
-
-@dataclass(frozen=True, eq=False)
-class Recording:
-    """T steps of one agent.
-
-    Attributes:
-        number: number of the agent.
-        group: group of the agent.
-        positions: (T, D) float32.
-        velocities: (T, D) float32.
-        messages: received messages of every step.
-        observations: (T, K, C, D) float32, computed by the package.
-        accelerations: (T, D), computed by the package.
-        magnitudes: (T, D), scale of errors: see `Program.compute_magnitude`.
-    """
-
-    number: int
-    group: int
-    positions: NDArray[np.float32]
-    velocities: NDArray[np.float32]
-    messages: tuple[tuple[bytes, ...], ...]
-    observations: NDArray[np.float32]
-    accelerations: NDArray[np.float64]
-    magnitudes: NDArray[np.float64]
-
-    def compute_largest_error(self, accelerations: Any) -> float:
-        """Return the largest error of other accelerations (T, D) in any component, relative to `magnitudes`."""
-        return float((np.abs(np.asarray(accelerations, np.float64) - self.accelerations) / self.magnitudes).max())
-
-
-def round_to_float32(flock: Flock) -> Flock:
-    """Return the flock with its state rounded to float32, but still float64: messages represent it exactly."""
-    positions, velocities = (array.astype(np.float32).astype(np.float64) for array in flock.arrays[:2])
-    return Flock(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius)
-
-
-def record_agent(
-    controller: Any, start: Flock, agent: int, steps: int, *, orbit: Orbit | None = None, time_step: float = 0.01
-) -> Recording:
-    """Simulate the first flock of `start` with an ideal radio for `steps` steps and record one of its followers.
-
-    The body is a double integrator; states are rounded to float32. Raise InputError if `agent` is not a follower.
-    """
-    flock = round_to_float32(start[0])
-    roles, groups = flock.roles[0], flock.groups[0]
-    if roles[agent] != FOLLOWER:
-        raise InputError(f"agent must be a follower, which receives messages; agent {agent} is not one")
-    sensing, decide = DelayedAggregation(controller.senses, orbit=orbit), as_numpy_function(controller)
-    program, K = read_program(controller, flock.shape[2], orbit), controller.senses.hops
-    relayed = np.stack([make_zero_hops(controller.senses, flock.shape[2])] * len(roles))
-    rows: list[tuple[Any, ...]] = []
-    for step in range(steps):
-        observations = sensing.observe(flock)[0].copy()
-        accelerations = np.asarray(decide(observations[None]), np.float64)
-        positions, velocities = (array[0].astype(np.float32) for array in flock.arrays[:2])
-        messages = tuple(
-            encode_message(
-                Message(int(j), step, positions[j], velocities[j], relayed[j], _get_message_group(roles[j], groups[j]))
-            )
-            for j in sensing.compute_message_graph(flock).neighbours(0, agent)
-        )
-        rows.append((positions[agent], velocities[agent], messages, observations[agent], accelerations[0, agent]))
-        relayed = observations[:, : K - 1]
-        flock = _advance(flock, accelerations, time_step)
-    columns = [*zip(*rows, strict=True)]
-    recorded = np.array(columns[3], np.float32)
-    return Recording(
-        number=agent,
-        group=int(groups[agent]),
-        positions=np.array(columns[0]),
-        velocities=np.array(columns[1]),
-        messages=tuple(columns[2]),
-        observations=recorded,
-        accelerations=np.array(columns[4]),
-        magnitudes=program.compute_magnitude(recorded),
-    )
-
-
-def _get_message_group(role: int, group: int) -> int:
-    return OBSTACLE_GROUP if role == OBSTACLE else int(group)
-
-
-def _advance(flock: Flock, accelerations: NDArray[np.float64], time_step: float) -> Flock:
-    """Return the flock one time step later, as double integrators, rounded to float32; only followers accelerate."""
-    positions, velocities = flock.positions.copy(), flock.velocities.copy()
-    commanded = np.where((flock.roles == FOLLOWER)[..., None], accelerations, 0.0)
-    DoubleIntegrator().advance(positions, velocities, flock.roles, commanded, time_step, np.arange(1))
-    return round_to_float32(Flock(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius))
-
+from equiflock.simulation.flight_builder import flight
 
 TOOLS = ("arm-none-eabi-gcc", "arm-none-eabi-nm", "qemu-system-arm")
 LINKER_SPECS = "nano.specs"
@@ -140,6 +47,61 @@ CALIBRATION_INSTRUCTIONS = 200_000
 """Instructions of the calibration loop, which converts ticks to instructions."""
 HEADER_NAME = "robot"
 """Stem of the exported header."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """T steps of one agent, with the observations and accelerations that the package computes."""
+
+    number: int
+    group: int
+    positions: Float32[np.ndarray, "T D"]
+    velocities: Float32[np.ndarray, "T D"]
+    messages: tuple[tuple[bytes, ...], ...]
+    """Received messages of every step."""
+    observations: Float32[np.ndarray, "T K C D"]
+    accelerations: Float64[np.ndarray, "T D"]
+    magnitudes: Float64[np.ndarray, "T D"]
+    """Scale of errors: see `Program.compute_magnitude`."""
+
+    def compute_largest_error(self, accelerations: Any) -> float:
+        """Return the largest error of other accelerations (T, D) in any component, relative to `magnitudes`."""
+        return float((np.abs(np.asarray(accelerations, np.float64) - self.accelerations) / self.magnitudes).max())
+
+
+def record_agent(
+    controller: Any, start: Flock, agent: int, steps: int, *, orbit: Orbit | None = None, time_step: float = 0.01
+) -> Recording:
+    """Simulate the first flock of `start` with an ideal radio for `steps` steps and record one of its followers.
+
+    The body is a double integrator; states are rounded to float32. Raise InputError if `agent` is not a follower.
+    """
+    start = round_to_float32(start[0])
+    if start.roles[0, agent] != FOLLOWER:
+        raise InputError(f"agent must be a follower, which receives messages; agent {agent} is not one")
+    relayed = np.stack([make_zero_hops(controller.senses, start.shape[2])] * start.shape[1])
+    states, messages, observations, accelerations = [], [], [], []
+    body = Float32Body(DoubleIntegrator())
+    for moment in islice(flight(start, controller, time_step=time_step, body=body, orbit=orbit), steps):
+        assert moment.compute_message_graph is not None
+        senders = moment.compute_message_graph().neighbours(0, agent)
+        messages.append(tuple(encode_agent_message(moment.flock, int(j), moment.step, relayed[j]) for j in senders))
+        states.append([array[0, agent].astype(np.float32) for array in moment.flock.arrays[:2]])
+        observations.append(moment.observations[0, agent].copy())
+        accelerations.append(moment.accelerations[0, agent].copy())
+        relayed = moment.observations[0, :, :-1].copy()
+    positions, velocities = np.swapaxes(states, 0, 1)
+    program, known = read_program(controller, start.shape[2], orbit), np.array(observations)
+    return Recording(
+        number=agent,
+        group=int(start.groups[0, agent]),
+        positions=positions,
+        velocities=velocities,
+        messages=tuple(messages),
+        observations=known,
+        accelerations=np.array(accelerations, np.float64),
+        magnitudes=program.compute_magnitude(known),
+    )
 
 
 @dataclass(frozen=True)
@@ -183,13 +145,8 @@ def list_missing_tools() -> list[str]:
 def emulate(controller: Any, recording: Recording, folder: Path, *, orbit: Orbit | None = None) -> ResourceUsage:
     """Export a controller, compile it for a Cortex-M4F, replay a recording on it in QEMU, and measure it.
 
-    Raise InputError if a tool is missing or fails, or if the firmware drops a message.
-
-    Args:
-        controller: the recorded controller.
-        recording: recording of one agent.
-        folder: directory for the generated files.
-        orbit: orbit technique of the recording.
+    Controller and orbit are those of the recording; `folder` is for the generated files. Raise InputError if a tool is
+    missing or fails, or if the firmware drops a message.
     """
     if missing := list_missing_tools():
         raise InputError(f"{', '.join(missing)} not found: run `make emulator` to install the tools")
@@ -240,10 +197,7 @@ def _run_tool(command: Sequence[str], folder: Path) -> str:
 
 
 def _parse_firmware_output(text: str) -> tuple[list[int], list[int], int]:
-    """Return the float32 bits of all accelerations, the ticks of every step and the ticks of the calibration loop.
-
-    Raise InputError if the firmware reports a fault or a dropped message, or printed nothing.
-    """
+    """Return the float32 bits of all accelerations, the ticks of every step and the ticks of the calibration loop."""
     rows = [line.split() for line in text.splitlines()]
     if failures := [row for row in rows if row and row[0] in ("fault", "dropped")]:
         raise InputError(f"the firmware failed: {' '.join(failures[0])}")
@@ -256,47 +210,35 @@ def _parse_firmware_output(text: str) -> tuple[list[int], list[int], int]:
 
 
 def _parse_symbol_sizes(nm_output: str) -> dict[str, int]:
-    """Return the sizes in bytes by symbol, from the output of `nm -S`; symbols without a size are left out."""
+    """Return the sizes in bytes by symbol, from the output of `nm -S`."""
     rows = (line.split() for line in nm_output.splitlines())
     return {row[3]: int(row[1], 16) for row in rows if len(row) == 4}
 
 
 def _parse_stack_usage(su_file: Path) -> int:
-    """Return the stack in bytes, from the compiler's .su file.
-
-    It is the largest stack of the firmware's `agent_` functions plus the largest of the header's functions.
-    """
+    """Return the largest stack of the firmware's `agent_` functions plus the largest of the header's, in bytes."""
     rows = (line.split("\t") for line in su_file.read_text().splitlines())
     sizes = {row[0].rpartition(":")[2]: int(row[1]) for row in rows}
-    calls = [size for name, size in sizes.items() if name.startswith("agent_")]
-    return max(calls) + max((size for name, size in sizes.items() if re.match(rf"{HEADER_NAME}_", name)), default=0)
+    callers, called = (
+        [size for name, size in sizes.items() if name.startswith(prefix)] for prefix in ("agent_", f"{HEADER_NAME}_")
+    )
+    return max(callers) + max(called, default=0)
 
 
 def format_recording_as_c(recording: Recording) -> str:
-    """Return the states and received messages of a recording as C constants; accelerations are not included."""
+    """Return the states and received messages of a recording as C constants."""
     steps, D = recording.positions.shape
-    counts = [len(messages) for messages in recording.messages]
-    data = b"".join(b"".join(messages) for messages in recording.messages)
-    return "\n".join(
-        [
-            "#include <stdint.h>",
-            f"#define RECORDED_STEPS {steps}",
-            f"#define RECORDED_NUMBER {recording.number}u",
-            f"#define RECORDED_GROUP {recording.group}u",
-            *_format_vectors("recorded_positions", recording.positions, D),
-            *_format_vectors("recorded_velocities", recording.velocities, D),
-            f"static const int recorded_counts[RECORDED_STEPS] = {{{_format_integers(counts)}}};",
-            f"static const uint8_t recorded_messages[{max(len(data), 1)}] = {{{_format_integers(data or [0])}}};",
-            "",
-        ]
-    )
-
-
-def _format_vectors(name: str, vectors: Any, D: int) -> list[str]:
-    """Return the lines of a C array of vectors (T, D)."""
-    rows = ",\n".join(f"    {{{format_floats(vector).strip()}}}" for vector in vectors)
-    return [f"static const float {name}[RECORDED_STEPS][{D}] = {{", rows, "};"]
-
-
-def _format_integers(values: Iterable[int]) -> str:
-    return ", ".join(map(str, values))
+    lines = [
+        "#include <stdint.h>",
+        f"#define RECORDED_STEPS {steps}",
+        f"#define RECORDED_NUMBER {recording.number}u",
+        f"#define RECORDED_GROUP {recording.group}u",
+    ]
+    for name, vectors in (("positions", recording.positions), ("velocities", recording.velocities)):
+        rows = ",\n".join(f"    {{{format_floats(vector).strip()}}}" for vector in vectors)
+        lines += [f"static const float recorded_{name}[RECORDED_STEPS][{D}] = {{", rows, "};"]
+    counts = ", ".join(str(len(messages)) for messages in recording.messages)
+    data = b"".join(b"".join(messages) for messages in recording.messages) or b"\0"
+    lines.append(f"static const int recorded_counts[RECORDED_STEPS] = {{{counts}}};")
+    lines.append(f"static const uint8_t recorded_messages[{len(data)}] = {{{', '.join(map(str, data))}}};")
+    return "\n".join(lines) + "\n"

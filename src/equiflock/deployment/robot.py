@@ -13,7 +13,6 @@ import json
 import os
 import queue
 import signal
-import struct
 import sys
 import threading
 import time
@@ -22,17 +21,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from equiflock.deployment.agents import Agent, build_agent_factory
+from equiflock.deployment.exported_agents import Agent, build_agent_factory
 from equiflock.deployment.link_frames import (
     COMMAND,
     END,
     HELLO,
     MESSAGE,
+    MESSAGE_HEADER,
     RADIO,
     RADIO_LAST,
     REPORT,
     SENSOR,
     RobotReport,
+    declare_publisher,
+    open_session,
     pack_floats,
     pack_frame,
     unpack_floats,
@@ -42,18 +44,12 @@ from equiflock.deployment.link_frames import (
 
 HELLO_INTERVAL = 0.1
 """Seconds between two HELLO frames, until the host answers."""
-MESSAGE_HEADER = struct.Struct("<2sBBII")
-"""Header of a message: EF, version, group, sender, step (see `equiflock.deployment.wire_format`)."""
 PR_SET_PDEATHSIG = 1
 """Option of Linux's prctl: the signal that a process gets when its parent ends."""
 
 
 class Inbox:
-    """Messages that a robot has received and may still use.
-
-    Args:
-        last_known: steps after its arrival for which a message is used, unless a newer one arrives.
-    """
+    """Messages that a robot has received; it uses them for `last_known` steps after their arrival."""
 
     def __init__(self, last_known: int) -> None:
         self.last_known = last_known
@@ -62,10 +58,9 @@ class Inbox:
         self._messages: dict[int, list[tuple[int, int, bytes]]] = {}
 
     def add(self, link: int, message: bytes, step: int) -> None:
-        """Store a message that arrived at `step` on a link, which is its sender's number.
+        """Store a message that arrived at `step` on a link; drop and count it if the link is not its sender's number.
 
-        Drop and count it if its header names another sender. Messages that are too short are stored; the agent drops
-        them.
+        Messages that are too short are stored; the agent drops them.
         """
         sent = step
         if len(message) >= MESSAGE_HEADER.size:
@@ -78,12 +73,10 @@ class Inbox:
     def deliver(self, agent: Agent, step: int) -> None:
         """Pass the agent, for each sender, the newest message that it accepts.
 
-        Messages that arrived more than `last_known` steps ago are removed. Those that the agent drops are removed and
-        counted by reason. All others stay for the next steps, the used one included.
+        Remove messages that are too old, and those that the agent drops, which are counted by reason.
         """
         for link, messages in list(self._messages.items()):
             fresh = sorted((each for each in messages if step - each[1] <= self.last_known), reverse=True)
-            # Remove invalid messages, so that each is counted once.
             while fresh and (reason := agent.receive(fresh[0][2])) is not None:
                 self.dropped[reason] += 1
                 fresh.pop(0)
@@ -105,24 +98,14 @@ class Robot:
         self.seconds: list[float] = []
         """Computing time of each step."""
         self.received_sha256 = hashlib.sha256()
-        """SHA-256 of all received frames except END."""
+        """Of all received frames except END."""
         self.frame_queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Send HELLO until the host answers, fly until it sends END, and wait to be ended. Never returns."""
-        import zenoh
-
-        config = {
-            "mode": "peer",
-            "connect": {"endpoints": [self.settings["endpoint"]]},
-            "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-        }
-        with zenoh.open(zenoh.Config.from_json5(json.dumps(config))) as session:
-            key_prefix = self.settings["key_prefix"]
-            block = zenoh.CongestionControl.BLOCK
-            self.publisher = session.declare_publisher(
-                f"{key_prefix}/from/{self.number}", congestion_control=block, express=True
-            )
+        key_prefix = self.settings["key_prefix"]
+        with open_session("connect", self.settings["endpoint"]) as session:
+            self.publisher = declare_publisher(session, f"{key_prefix}/from/{self.number}")
             session.declare_subscriber(
                 f"{key_prefix}/to/{self.number}", lambda sample: self.frame_queue.put(sample.payload.to_bytes())
             )
@@ -162,10 +145,7 @@ class Robot:
         return True
 
     def begin(self, step: int, measured: Any) -> None:
-        """Begin a step: pass the agent its measured position and velocity (2 D numbers), and send its message.
-
-        After a gap in steps start with a new agent. From `garbage_start_step` on, the message is corrupted.
-        """
+        """Begin a step: pass the agent its measured position and velocity (2 D numbers), and send its message."""
         began = time.perf_counter()
         # After a gap its observations are too old: start with a new agent.
         if step != self.step + 1:
@@ -194,15 +174,12 @@ class Robot:
             dropped=dict(self.inbox.dropped),
             ages={str(age): count for age, count in self.inbox.ages.items()},
             seconds=sorted(self.seconds),
-            peak_memory_kib=_read_peak_memory(),
+            peak_memory_kib=_read_peak_memory_kib(),
             received_sha256=self.received_sha256.hexdigest(),
         )
 
     def next_frame(self) -> bytes | None:
-        """Return the next frame, or None if the step's deadline passes first.
-
-        Between steps and in lockstep there is no deadline.
-        """
+        """Return the next frame, or None if the deadline of a step in real time passes first."""
         wait = None
         if self.is_step_open and self.settings["listen_seconds"]:
             wait = max(self.deadline - time.perf_counter(), 0.0)
@@ -212,8 +189,8 @@ class Robot:
             return None
 
 
-def _read_peak_memory() -> int:
-    """Return the peak memory of this process in KiB; 0 if the system does not report it."""
+def _read_peak_memory_kib() -> int:
+    """Return the peak memory of this process; 0 if the system does not report it."""
     # Not with getrusage, whose peak includes the process that this one was forked from.
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
@@ -231,10 +208,7 @@ def corrupt_message(message: bytes, step: int) -> bytes:
 
 
 def _end_with_parent() -> None:
-    """Make this process end when its host ends for any reason, even while this process is stopped by SIGSTOP.
-
-    A thread exits the process when standard input is closed.
-    """
+    """Exit when standard input is closed; on Linux also when the host is killed, even while stopped by SIGSTOP."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -248,7 +222,7 @@ def _end_with_parent() -> None:
 
 
 def main() -> None:
-    """Run a robot with the settings in the first line of standard input. Ctrl-C is ignored: the host handles it."""
+    """Run a robot with the settings in the first line of standard input."""
     # Ctrl-C in a terminal reaches all processes; the host handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = json.loads(sys.stdin.buffer.readline())

@@ -1,98 +1,266 @@
-"""Flight of a swarm of processes: in lockstep, where the host waits for all robots, or in real time."""
+"""Flight of a swarm of processes: `deploy` exports the controller, starts the robots, and flies them.
+
+In lockstep the host waits for all robots at every step. In real time it gives ticks at a fixed rate, and robots act by
+their own clocks.
+"""
 
 from __future__ import annotations
 
 import gc
+import signal
+import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
 
-import numpy as np
-
-from equiflock.deployment.agent_processes import AgentProcesses
+from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
+from equiflock.bodies import DoubleIntegrator
+from equiflock.controllers import load
+from equiflock.deployment.export import export
+from equiflock.deployment.export.program import check_local, read_program
+from equiflock.deployment.exported_agents import AgentKind, compile_header
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, RobotReport
-from equiflock.deployment.parity import Drift, Parity
-from equiflock.deployment.swarm_host import SwarmHost
-from equiflock.flock import Condition
+from equiflock.deployment.package_agent import compile_kernels
+from equiflock.deployment.robot_processes import RobotProcesses
+from equiflock.deployment.swarm_host import MessageDelivery, SwarmHost, list_followers
+from equiflock.deployment.swarm_results import Drift, Exchange, FlightLog, Parity, build_result_table, compute_drift
+from equiflock.flock import Condition, Flock
+from equiflock.observations.orbit import Orbit
+from equiflock.observations.radio import Radio, check_radio
+from equiflock.protocols import AnyBody, Controller
+from equiflock.simulation.failures import Failures
 
-STALL_SECONDS = 0.5
-"""Seconds for which a stalled process is stopped."""
+EXPORT_HINT = "to deploy it without an export, use --agent package; tanner-dynamic is an example that can be exported"
+"""Advice for a controller that cannot be exported."""
+LISTEN_SHARE = 0.5
+"""Share of a step, in real time, for which a robot receives messages before it acts."""
 LATE_TOLERANCE = 0.1
 """Share of a period by which the host must be late for a step to count as late."""
+STALL_SECONDS = 0.5
+"""Seconds for which a stalled process is stopped."""
+ANSWER_TIMEOUT, STALL_ANSWER_TIMEOUT = 10.0, 0.1
+"""Seconds to wait for a robot in lockstep: by default, and with stalled robots, so that the others fly on."""
+MAX_AGENTS = 500
+"""Largest number of processes: each takes tens of megabytes and a share of the cores."""
 
 
 @dataclass(frozen=True)
 class Faults:
     """Injected faults, besides the failures of the environment, whose processes are killed."""
 
-    stall: tuple[int, ...] = ()
+    stall: tuple[int, ...]
     """Robots whose processes are stopped for STALL_SECONDS."""
-    garbage: tuple[int, ...] = ()
+    garbage: tuple[int, ...]
     """Robots that send garbage."""
-    step: int = 1
+    step: int
     """Step at which the faults begin."""
 
 
-class Exchange(NamedTuple):
-    """Frames to a robot at a step, and the contents of its answers; b"" for what was not sent or came too late."""
+@dataclass(frozen=True)
+class Deployment:
+    """Settings of a deployment, besides the flock and the controller."""
 
-    sensor_frame: bytes
-    radio_frame: bytes
-    message: bytes
-    command: bytes
+    agent: AgentKind = "numpy"
+    time_step: float = 0.01
+    """dt, in seconds of flight."""
+    steps: int = 200
+    radio: Radio | None = None
+    body: AnyBody | None = None
+    failures: Failures | None = None
+    """Agents whose processes are killed, and when."""
+    orbit: Orbit | None = None
+    rate: float | None = None
+    """Steps per second of real time; None for lockstep."""
+    port: int = 0
+    """Port on which the host listens; 0 for any free port."""
+    answer_timeout: float | None = None
+    """Seconds that a robot may take to answer in lockstep; if None, 10, or 0.1 with stalled robots."""
+    stall: int = 0
+    """Number of processes that stall for half a second in the middle of the flight."""
+    garbage: int = 0
+    """Number of robots that send garbage from the middle of the flight on."""
+    plugin: str | None = None
+    """Module or file that registers a user's controller."""
+
+    def __post_init__(self) -> None:
+        check_count("steps", self.steps)
+        check_choice("agent", self.agent, get_args(AgentKind))
+        check_positive("time_step", self.time_step)
+        for name in ("answer_timeout", "rate"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+        for name in ("stall", "garbage"):
+            check_count(name, getattr(self, name), least=0)
+        if self.failures is not None and self.failures.kind != "stopped" and not self.failures.is_empty:
+            raise InputError(
+                f"failed agents of a swarm are killed, so they are stopped: their kind must be 'stopped', "
+                f"got {self.failures.kind!r}"
+            )
+
+    @property
+    def flight_options(self) -> dict[str, Any]:
+        """Arguments of `flight` that describe the environment, with defaults in place of None for radio and body."""
+        return {
+            "time_step": self.time_step,
+            "radio": check_radio(self.radio),
+            "body": DoubleIntegrator() if self.body is None else self.body,
+            "failures": self.failures,
+            "orbit": self.orbit,
+        }
+
+    @property
+    def effective_timeout(self) -> float:
+        """Seconds to wait for a robot."""
+        return self.answer_timeout or (STALL_ANSWER_TIMEOUT if self.stall else ANSWER_TIMEOUT)
+
+    def assign_faults(self, robots: list[int]) -> Faults:
+        """Return the injected faults: the first `stall` robots stall, the last `garbage` ones send garbage.
+
+        Faults begin in the middle of the flight. Raise InputError if these are more than all robots.
+        """
+        if self.stall + self.garbage > len(robots):
+            raise InputError(
+                f"stall + garbage must be at most the number of followers, {len(robots)}, "
+                f"got {self.stall + self.garbage}"
+            )
+        last = robots[len(robots) - self.garbage :]
+        return Faults(tuple(robots[: self.stall]), tuple(last), max(self.steps // 2, 1))
 
 
-@dataclass
-class FlightLog:
-    """Statistics of a flight."""
+@dataclass(frozen=True)
+class DeploymentResult:
+    """Result of a deployment: `table` for display, and the data it is made from."""
 
-    seconds: list[float] = field(default_factory=list)
-    """Duration of each step."""
-    missed_steps: dict[int, int] = field(default_factory=dict)
-    """Number of steps, by robot, without a command in time although the process was alive."""
-    late_steps: int = 0
-    """Number of steps that the host began late in real time; robots still get their whole period."""
-    lost_robots: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """Step and reason, by robot whose process ended in flight."""
-    stalled_robots: dict[int, int] = field(default_factory=dict)
-    """First step of the stall, by stalled robot."""
-    record: dict[int, dict[int, Exchange]] = field(default_factory=dict)
-    """Exchanges by robot and step, if `keep_record`."""
+    table: list[list[str]]
+    parity: Parity
+    drift: Drift | None
+    """None if a robot was late, sent garbage, or was lost for another reason than `failures`."""
+    log: FlightLog
+    host: SwarmHost
+    reports: dict[int, RobotReport]
+
+
+def deploy(
+    name: str,
+    start: Flock,
+    deployment: Deployment,
+    on_step: Callable[[int], object] | None = None,
+    keep_record: bool = False,
+) -> DeploymentResult:
+    """Fly a swarm of processes and return the result; all processes have ended by then.
+
+    `name` is that of a local controller, as for `equiflock.load`, and `start` a single flock. The host compares every
+    acceleration with the simulator's, calls `on_step` with the number of steps done, and with `keep_record` keeps all
+    exchanges with robots, for `audit_swarm`. Raise InputError if the controller is not local or cannot be exported.
+    """
+    controller, robots = load(name), list_followers(start)
+    if not 1 <= len(robots) <= MAX_AGENTS:
+        raise InputError(f"a swarm must have 1 to {MAX_AGENTS} followers, a process each, got {len(robots):,}")
+    check_local(controller)
+    faults = deployment.assign_faults(robots)
+    host = SwarmHost(start, controller, **deployment.flight_options)
+    with exit_on_sigterm(), tempfile.TemporaryDirectory(prefix="equiflock-") as folder:
+        settings = build_robot_settings(name, controller, start, deployment, Path(folder))
+        # Agents of kind "package" may have controllers without a program.
+        is_exported = deployment.agent != "package"
+        program = read_program(controller, start.shape[2], deployment.orbit) if is_exported else None
+        parity = Parity(controller, program)
+        # Compile the kernels before robots wait for the host.
+        list(MessageDelivery(host.radio, controller.senses).compute_arrivals(host.moment.flock))
+        Parity(controller).compare(host.moment, host.parse_commands({}))
+        with RobotProcesses(settings, deployment.port, deployment.effective_timeout) as processes:
+            swarm = Swarm(host, processes, parity, faults, keep_record)
+            swarm.fly(deployment.steps, deployment.rate, on_step)
+    # An independent simulation has no unexpected faults, so it is not comparable with a flight that had some.
+    comparable = parity.stop_reason is None and not faults.garbage
+    drift = compute_drift(host, controller, **deployment.flight_options) if comparable else None
+    table = build_result_table(host, processes, swarm.log, parity, drift)
+    return DeploymentResult(table, parity, drift, swarm.log, host, processes.reports)
+
+
+def build_robot_settings(
+    name: str, controller: Controller, start: Flock, deployment: Deployment, folder: Path
+) -> dict[int, dict[str, Any]]:
+    """Return the settings of every robot process by robot, and write the program that they run to `folder`.
+
+    For agents of kind "package" nothing is written, and the kernels are compiled. Raise InputError if the controller
+    cannot be exported or compiled.
+    """
+    kind, dimensions, robots = deployment.agent, start.shape[2], list_followers(start)
+    program, plugin = name, deployment.plugin
+    agents: dict[int, dict[str, Any]] = {n: {"number": n, "group": int(start.groups[0, n])} for n in robots}
+    if kind == "package":
+        orbit = None if deployment.orbit is None else asdict(deployment.orbit)
+        for agent in agents.values():
+            agent |= {"dimensions": dimensions, "comm_radius": start.comm_radius, "orbit": orbit}
+        compile_kernels(controller, **agents[robots[-1]])  # fills the kernel cache, so that robots need not compile
+    else:
+        plugin, path = None, folder / f"robot.{'h' if kind == 'c' else 'py'}"
+        try:
+            program = str(export(controller, path, dimensions=dimensions, orbit=deployment.orbit)[0])
+        except InputError as error:
+            raise InputError(f"{error}; {EXPORT_HINT}") from None
+    if kind == "c":
+        program = str(compile_header(program, folder / "robot.so", neighbours=start.shape[1]))
+    faults = deployment.assign_faults(robots)
+    return {
+        number: {
+            "kind": kind,
+            "program": program,
+            "plugin": plugin,
+            "last_known": check_radio(deployment.radio).last_known,
+            "listen_seconds": 0.0 if deployment.rate is None else LISTEN_SHARE / deployment.rate,
+            "garbage_start_step": faults.step if number in faults.garbage else -1,
+            "agent": agent,
+        }
+        for number, agent in agents.items()
+    }
+
+
+@contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM in this block into SystemExit, so that temporary files are removed.
+
+    No effect outside the main thread, or if SIGTERM has a handler already.
+    """
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    install = is_main_thread and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if install:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        if install:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class Swarm:
-    """A flight of robots.
-
-    Args:
-        host: simulation in which they fly.
-        processes: their processes.
-        parity: comparison with the simulator.
-        faults: injected faults.
-        keep_record: whether to keep all exchanges with robots.
-    """
+    """A flight of robots: the host's environment, the processes, and the comparison with the simulator."""
 
     def __init__(
-        self, host: SwarmHost, processes: AgentProcesses, parity: Parity, faults: Faults, keep_record: bool = False
+        self, host: SwarmHost, processes: RobotProcesses, parity: Parity, faults: Faults, keep_record: bool = False
     ) -> None:
         self.host, self.processes, self.parity = host, processes, parity
         self.faults, self.keep_record = faults, keep_record
         self.log = FlightLog()
 
-    def fly(self, steps: int, rate: float | None, on_step: Callable[[int], object] | None = None) -> FlightLog:
+    def fly(self, steps: int, rate: float | None, on_step: Callable[[int], object] | None = None) -> None:
         """Fly `steps` steps, fewer if the flight ends: in lockstep, or in real time at `rate` steps per second.
 
         Call `on_step` after each step, with the number of steps done.
         """
-        make_step = self._step_in_lockstep if rate is None else self._step_in_real_time
         # With torch loaded, a garbage collection of all objects takes longer than a step.
         gc.freeze()
         try:
-            began = time.perf_counter()
-            self._next_tick = began
+            began = self._next_tick = time.perf_counter()
             for _ in range(steps):
                 self._apply_faults()
-                commands = make_step(0.0 if rate is None else 1.0 / rate)
+                commands = self._step_in_lockstep() if rate is None else self._step_in_real_time(1.0 / rate)
                 self._finish_step(commands)
                 now = time.perf_counter()
                 self.log.seconds.append(now - began)
@@ -103,13 +271,9 @@ class Swarm:
                     break
         finally:
             gc.unfreeze()
-        return self.log
 
-    def _step_in_lockstep(self, period: float) -> dict[int, bytes]:
-        """Make a step in lockstep, in which the host waits for all robots. Return the contents of commands by robot.
-
-        `period` is not used.
-        """
+    def _step_in_lockstep(self) -> dict[int, bytes]:
+        """Make a step in which the host waits for all robots. Return the contents of commands by robot."""
         step = self.host.moment.step
         self.processes.readmit_late_robots()
         sensor_frames = self.processes.send(self.host.make_sensor_frames())
@@ -125,7 +289,7 @@ class Swarm:
         return commands
 
     def _step_in_real_time(self, period: float) -> dict[int, bytes]:
-        """Make a step of `period` seconds in real time: deliver messages as they arrive.
+        """Make a step of `period` seconds: deliver messages as they arrive.
 
         Return the contents of the commands that arrive in time, by robot. Robots that send nothing become late.
         """
@@ -178,13 +342,11 @@ class Swarm:
         for number in working - set(contents):
             if number in self.processes.lost_robots:
                 self.log.lost_robots[number] = step, self.processes.lost_robots[number]
-                self.parity.stop_reason = (
-                    self.parity.stop_reason or f"from step {step} on, when agent {number} was lost"
-                )
+                fault = "was lost"
             else:
-                self.log.missed_steps[number] = self.log.missed_steps.get(number, 0) + 1
-                reason = f"from step {step} on, when agent {number} did not answer in time"
-                self.parity.stop_reason = self.parity.stop_reason or reason
+                self.log.missed_steps[number] += 1
+                fault = "did not answer in time"
+            self.parity.stop_reason = self.parity.stop_reason or f"from step {step} on, when agent {number} {fault}"
         commands = host.parse_commands(contents)
         self.parity.compare(host.moment, commands)
         failed = dict.fromkeys(working & set(self.log.lost_robots), Condition.STOPPED)
@@ -196,10 +358,7 @@ class Swarm:
         host.advance(commands)
 
     def _apply_faults(self) -> None:
-        """Kill the processes of agents that have stopped in the simulator.
-
-        At `faults.step`, stall the processes of `faults.stall`.
-        """
+        """Kill the processes of agents that have stopped in the simulator; at `faults.step`, stall `faults.stall`."""
         step = self.host.moment.step
         for number in self.host.failed_robots:
             if number not in self.processes.lost_robots:
@@ -208,79 +367,4 @@ class Swarm:
         if step == self.faults.step:
             for number in self.faults.stall:
                 self.processes.stall(number, STALL_SECONDS)
-                self.log.stalled_robots[number] = step
-
-
-def build_result_table(
-    host: SwarmHost, processes: AgentProcesses, log: FlightLog, parity: Parity, drift: Drift | None
-) -> list[list[str]]:
-    """Return the table of results, as rows (name, value)."""
-    steps, robots, time_step = max(len(log.seconds), 1), max(len(host.robots), 1), host.flight.time_step
-    reports = processes.reports.values()
-    microseconds = np.concatenate([[0.0], *(report.seconds for report in reports)]) * 1e6
-    ages: dict[int, int] = {}
-    for report in reports:
-        for age, count in report.ages.items():
-            ages[int(age)] = ages.get(int(age), 0) + count
-    used = max(sum(ages.values()), 1)
-    seconds = np.array(log.seconds or [0.0])
-    memory = max((report.peak_memory_kib for report in reports), default=0) / 1024
-    mean_age = sum(age * count for age, count in ages.items()) / used
-    return [
-        ["parity", parity.summary],
-        ["drift", "not compared" if drift is None else str(drift)],
-        ["steps", f"{len(log.seconds):,}, {1.0 / max(seconds.mean(), 1e-9):.1f} per second"],
-        ["time per step", f"median {np.median(seconds) * 1e3:.1f} ms, longest {seconds.max() * 1e3:.1f} ms"],
-        ["computing time per step", f"median {np.median(microseconds):.0f} us, longest {microseconds.max():.0f} us"],
-        ["memory per process", f"at most {memory:.0f} MiB"],
-        ["sent per agent", _format_bandwidth(host.sent_bytes, steps * robots, time_step)],
-        ["received per agent", _format_bandwidth(host.delivered_bytes, steps * robots, time_step)],
-        [
-            "age of messages",
-            f"mean {mean_age:.2f} steps, oldest {max(ages, default=0)}, of {sum(ages.values()):,} used",
-        ],
-        ["missed steps", _format_missed(log)],
-        [
-            "stalled",
-            ", ".join(f"{n} (from step {s}, {STALL_SECONDS:g} s)" for n, s in sorted(log.stalled_robots.items()))
-            or "none",
-        ],
-        ["steps begun late by the host", f"{log.late_steps}" if log.late_steps else "none"],
-        [
-            "lost agents",
-            ", ".join(f"{n} (step {s}, {reason})" for n, (s, reason) in sorted(log.lost_robots.items())) or "none",
-        ],
-        ["dropped messages", _format_dropped(processes.reports)],
-        ["invalid reports", _format_robots(processes.unparsed_reports)],
-    ]
-
-
-def _format_bandwidth(total: int, agent_steps: int, time_step: float) -> str:
-    """Return the mean of `total` bytes per agent and step, and per second of flight."""
-    mean = total / agent_steps
-    return f"{mean:.0f} bytes per step, {mean / time_step / 1000:.1f} kB per second of flight"
-
-
-def _format_missed(log: FlightLog) -> str:
-    """Return the number of missed steps, in total and by agent, or "none"."""
-    total = sum(log.missed_steps.values())
-    counts = ", ".join(f"agent {number}: {count}" for number, count in sorted(log.missed_steps.items()))
-    return f"{total:,} ({counts})" if total else "none"
-
-
-def _format_robots(numbers: set[int]) -> str:
-    return f"{len(numbers)} (agents {', '.join(map(str, sorted(numbers)))})" if numbers else "none"
-
-
-def _format_dropped(reports: dict[int, RobotReport]) -> str:
-    """Return the number of dropped messages, in total and by reason, or "none"."""
-    reasons: dict[str, int] = {}
-    for report in reports.values():
-        for reason, count in report.dropped.items():
-            reasons[reason] = reasons.get(reason, 0) + count
-    total = sum(reasons.values())
-    return (
-        f"{total:,} ({', '.join(f'{reason}: {count:,}' for reason, count in sorted(reasons.items()))})"
-        if total
-        else "none"
-    )
+                self.log.stalled_robots[number] = f"from step {step}, {STALL_SECONDS:g} s"

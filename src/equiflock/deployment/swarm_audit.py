@@ -18,12 +18,12 @@ import numpy as np
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock.controllers import load
-from equiflock.deployment.agent_processes import AgentProcesses
 from equiflock.deployment.audit import OWN_MEASUREMENT, Audit, ChangeEffect, ReceivedItem
-from equiflock.deployment.deploy_swarm import Deployment, DeploymentResult, build_robot_settings, exit_on_sigterm
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, unpack_floats, unpack_frame, unpack_messages
-from equiflock.deployment.swarm import Exchange
+from equiflock.deployment.robot_processes import RobotProcesses
+from equiflock.deployment.swarm import Deployment, DeploymentResult, build_robot_settings, exit_on_sigterm
 from equiflock.deployment.swarm_host import SwarmHost
+from equiflock.deployment.swarm_results import Exchange
 from equiflock.flock import Flock
 
 ADDED_AGENT_COUNT = 3
@@ -36,20 +36,14 @@ CHANGE_DESCRIPTION = f"all others: positions, velocities, controller, and {ADDED
 def audit_swarm(name: str, start: Flock, deployment: Deployment, result: DeploymentResult) -> Audit:
     """Audit a flight in lockstep: fly twice more with new processes, and compare each robot's messages and commands.
 
-    Raise InputError if a robot reports another checksum of its input than the record has.
-
-    Args:
-        name: name of the controller.
-        start: initial flock.
-        deployment: settings of the flight.
-        result: result of `deploy` with `keep_record`.
+    `result` is that of `deploy` with `keep_record` and the other arguments. Raise InputError if a robot reports another
+    checksum of its input than the record has.
     """
     robots = [number for number in result.host.robots if number in result.log.record]
     checked = _check_checksums(result)
     changes = []
-    for half in (robots[::2], robots[1::2]):
-        if half:
-            changes += _replay_half(name, start, deployment, result, half)
+    for half in filter(None, (robots[::2], robots[1::2])):
+        changes += _replay_half(name, start, deployment, result, half)
     procedure = (
         f"{len(result.host.robots)} processes flew {len(result.log.seconds)} steps. The record has all measurements "
         f"and messages that each received; its SHA-256 matches the one reported by each of {checked} processes. Then "
@@ -57,29 +51,26 @@ def audit_swarm(name: str, start: Flock, deployment: Deployment, result: Deploym
         "others started elsewhere, ran another controller, and were more."
     )
     record = tuple(row for number in robots for row in _list_received(number, result))
-    return Audit(name, procedure, record, tuple(sorted(changes)), len(result.log.seconds))
+    return Audit(name, procedure, record, tuple(sorted(changes)))
 
 
 def _replay_half(
     name: str, start: Flock, deployment: Deployment, result: DeploymentResult, half: list[int]
 ) -> list[ChangeEffect]:
-    """Replay the recorded input of the robots `half` with all others changed. Return the effect on each of them.
-
-    Starts new processes for all robots.
-    """
+    """Replay the recorded input of the robots `half`, in new processes, with all others changed. Return the effects."""
     record = {number: result.log.record[number] for number in half}
     steps = 1 + max(max(exchanges) for exchanges in record.values())
     replacement = next(each for each in REPLACEMENT_CONTROLLERS if each != name.partition(":")[0])
     changed_start = _draw_changed_start(start)
     # No injected faults this time, and the default timeout for slow robots.
     plain = replace(deployment, failures=None, stall=0, garbage=0, answer_timeout=None)
-    host = SwarmHost(changed_start, load(replacement), plain.time_step, **plain.flight_options)
+    host = SwarmHost(changed_start, load(replacement), **plain.flight_options)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as replacement_folder:
         settings = build_robot_settings(replacement, load(replacement), changed_start, plain, Path(replacement_folder))
         original = build_robot_settings(name, load(name), start, deployment, Path(folder))
         settings |= {number: original[number] for number in half}
         different, largest = dict.fromkeys(half, 0), dict.fromkeys(half, 0.0)
-        with exit_on_sigterm(), AgentProcesses(settings, plain.port, plain.effective_timeout) as processes:
+        with exit_on_sigterm(), RobotProcesses(settings, plain.port, plain.effective_timeout) as processes:
             for step in range(steps):
                 # A robot without a frame at a step of the first flight, because it was late or lost, gets none now.
                 exchanges = {n: recorded[step] for n, recorded in record.items() if step in recorded}
@@ -105,8 +96,7 @@ def _replay_half(
 def _compute_difference(recorded: Exchange, message: bytes, command: bytes) -> float | None:
     """Return the largest difference between two commands; None if message and command are bit-identical.
 
-    0 if only the message differs, infinity if the new command is missing. Recorded answers that are missing are not
-    compared.
+    Infinity if the new command is missing. Recorded answers that are missing are not compared.
     """
     if recorded.message in (b"", message) and recorded.command in (b"", command):
         return None
@@ -117,10 +107,7 @@ def _compute_difference(recorded: Exchange, message: bytes, command: bytes) -> f
 
 
 def _check_checksums(result: DeploymentResult) -> int:
-    """Compare the reported checksums of received bytes with the record. Return the number of reports.
-
-    Raise InputError if a checksum differs.
-    """
+    """Return the number of reports. Raise InputError if a report's checksum of received bytes is not the record's."""
     for number, report in result.reports.items():
         exchanges = result.log.record.get(number, {}).values()
         data = b"".join(each.sensor_frame + each.radio_frame for each in exchanges)
@@ -130,10 +117,7 @@ def _check_checksums(result: DeploymentResult) -> int:
 
 
 def _draw_changed_start(start: Flock) -> Flock:
-    """Return a flock with other positions and velocities, and ADDED_AGENT_COUNT more agents, all followers.
-
-    The seed is fixed, so the result depends on `start` only.
-    """
+    """Return a flock with other positions and velocities, and ADDED_AGENT_COUNT more agents, all followers."""
     rng = make_rng(0, "swarm audit")
     shape = (1, start.shape[1] + ADDED_AGENT_COUNT, start.shape[2])
     spread = max(float(np.ptp(start.positions[0], axis=0).max()), start.comm_radius)

@@ -1,6 +1,6 @@
-"""The host of a swarm: a simulation whose accelerations come from robots, and the frames that robots receive.
+"""The environment of a swarm: a simulation whose accelerations come from robots, and the frames that robots receive.
 
-The host rounds states to float32 after every step, so that robots and simulator use the same numbers and differ only in
+States are rounded to float32 after every step, so that robots and simulator use the same numbers and differ only in
 their arithmetic.
 """
 
@@ -13,10 +13,10 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
-from equiflock._runtime.checks import InputError
+from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock.deployment.link_frames import (
     RADIO,
     RADIO_LAST,
@@ -26,9 +26,9 @@ from equiflock.deployment.link_frames import (
     pack_messages,
     unpack_floats,
 )
-from equiflock.deployment.wire_format import OBSTACLE_GROUP, Message, encode_message, make_zero_hops
+from equiflock.deployment.wire_format import encode_agent_message, make_zero_hops, round_to_float32
 from equiflock.features import Senses
-from equiflock.flock import FOLLOWER, OBSTACLE, STOPPED, WORKING, Condition, Flock, Roles, Vectors
+from equiflock.flock import FOLLOWER, STOPPED, WORKING, Condition, Flock, Vectors
 from equiflock.graph.radius_graph import Graph, radius_graph
 from equiflock.observations.delayed_messages import MessageWindow
 from equiflock.observations.message_buffer import MessageBuffer
@@ -37,21 +37,15 @@ from equiflock.observations.radio import Radio
 from equiflock.protocols import AnyBody, Controller, StatefulBody
 from equiflock.simulation.flight_builder import flight
 
-# Delivery of a swarm's messages: the same radio, with the same hash, as in the simulator.
-
 
 class MessageDelivery:
-    """Decides which messages arrive, step by step. Receivers decide for how long they use them (`last_known`).
+    """Decides which messages arrive, by the same radio, with the same hash, as in the simulator.
 
-    Raise InputError for a radio with noise or quantization, which would change messages.
-
-    Args:
-        radio: model of communication.
-        senses: senses of the controller; their units and topology define who is in range.
+    Receivers decide for how long they use messages (`last_known`). Units and topology of the senses define who is in
+    range. Raise InputError for a radio with noise or quantization, which would change messages.
     """
 
     def __init__(self, radio: Radio, senses: Senses) -> None:
-        # The host delivers bytes unchanged, so it cannot apply noise or quantization.
         for name in ("noise", "quantization"):
             if getattr(radio, name):
                 raise InputError(f"a swarm delivers messages unchanged: {name} is for equiflock simulate only")
@@ -64,16 +58,18 @@ class MessageDelivery:
     def compute_arrivals(self, flock: Flock) -> Iterator[tuple[int, int, int]]:
         """Advance one step and yield the messages that arrive, as (receiver, sender, step at which it was sent).
 
-        Call this once per step and exhaust the iterator. Only followers receive; stopped agents neither send nor
-        receive.
+        Call this once per step and exhaust the iterator. Only followers receive; stopped agents do not send either.
         """
-        flock = self._senses.scale_flock(_clear_other_failures(flock))
+        # Only stopped agents, whose processes are gone, have failed here.
+        stopped = np.where(flock.conditions == STOPPED, flock.conditions, np.int8(WORKING))
+        arrays = flock.arrays._replace(conditions=stopped)
+        flock = self._senses.scale_flock(Flock.view(*arrays, comm_radius=flock.comm_radius))
         no_values = np.zeros((*flock.shape[:2], 0), np.float32)
         self._message_buffer.begin_step(flock, no_values, None if flock.all_working else flock.muted)
         # A message's range is checked when it is sent; later failures do not matter.
-        _, velocities, _, obstacles, groups, conditions = flock.arrays
-        attributes = flock.effective_roles, obstacles, groups, np.zeros_like(conditions)
-        sent = Flock.view(flock.positions.copy(), velocities, *attributes, comm_radius=flock.comm_radius)
+        working, positions = np.zeros_like(flock.conditions), flock.positions.copy()
+        arrays = flock.arrays._replace(positions=positions, roles=flock.effective_roles, conditions=working)
+        sent = Flock.view(*arrays, comm_radius=flock.comm_radius)
         self._recent_flocks.append(sent)
         if self._senses.topology == "fixed" and self._initial_graph is None:
             self._initial_graph = radius_graph(sent)
@@ -89,19 +85,10 @@ class MessageDelivery:
                 yield int(receiver), int(sender), step
 
     def _get_reach_graph(self, step: int) -> Graph:
-        """Return the graph of agents that were in range of each other at a step; at step 0 if the topology is fixed."""
+        """Return who was in range of whom at a step; at step 0 if the topology is fixed."""
         if self._initial_graph is not None:
             return self._initial_graph
         return radius_graph(self._recent_flocks[step - self._message_buffer.step - 1])
-
-
-def _clear_other_failures(flock: Flock) -> Flock:
-    """Return the flock in which all failed agents work except STOPPED ones, whose processes are gone."""
-    if flock.all_working:
-        return flock
-    positions, velocities, roles, obstacles, groups, conditions = flock.arrays
-    stopped_only = np.where(conditions == STOPPED, conditions, np.int8(WORKING))
-    return Flock.view(positions, velocities, roles, obstacles, groups, stopped_only, comm_radius=flock.comm_radius)
 
 
 class Float32Body:
@@ -114,72 +101,47 @@ class Float32Body:
         """Return the initial state of the wrapped body; empty if it has none."""
         return self.body.init_state(flock) if isinstance(self.body, StatefulBody) else {}
 
-    def advance(
-        self,
-        positions: Vectors,
-        velocities: Vectors,
-        roles: Roles,
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        state: Mapping[str, NDArray[Any]],
-        step: int,
-        agent_ids: Int64[np.ndarray, " N"] | None = None,
-    ) -> None:
-        """Advance the active flocks and round their positions and velocities."""
-        arguments = positions, velocities, roles, accelerations, time_step, active
-        if isinstance(self.body, StatefulBody):
-            self.body.advance(*arguments, state, step, agent_ids)
-        else:
-            self.body.advance(*arguments)
+    def advance(self, positions: Vectors, velocities: Vectors, *arguments: Any, **options: Any) -> None:
+        """Advance the wrapped body and round positions and velocities."""
+        # Bodies without state take neither state, step nor agent_ids.
+        accepted = arguments if isinstance(self.body, StatefulBody) else arguments[:4]
+        self.body.advance(positions, velocities, *accepted, **options)
         for array in (positions, velocities):
             array[:] = array.astype(np.float32)
 
 
+def list_followers(start: Flock) -> list[int]:
+    """Return the numbers of the followers, which are the robots. Raise InputError if `start` is not a single flock."""
+    if not isinstance(start, Flock) or len(start) != 1:
+        raise InputError(f"a swarm is a single flock, got {shorten_repr(start)}")
+    return [int(number) for number in np.flatnonzero(start.roles[0] == FOLLOWER)]
+
+
 class SwarmHost:
-    """Simulation of a swarm.
+    """Simulation of a swarm, a single flock; `flight_options` are further arguments of `flight`.
 
-    Call `make_sensor_frames`, `make_radio_frames`, `parse_commands` and `advance` at every step, in this order.
-
-    Args:
-        start: a single flock at t = 0.
-        controller: controller of the robots; the host uses only its senses.
-        time_step: dt, in seconds.
-        radio: model of communication.
-        body: model of motion.
-        flight_options: further arguments of `flight`, such as failures and the orbit technique.
+    Call `make_sensor_frames`, `make_radio_frames`, `parse_commands` and `advance` at every step, in this order. The
+    host uses only the senses of the controller.
     """
 
     def __init__(
         self, start: Flock, controller: Controller, time_step: float, radio: Radio, body: AnyBody, **flight_options: Any
     ) -> None:
-        positions, velocities = (array.astype(np.float32).astype(float) for array in start.arrays[:2])
-        start = replace(start, positions=positions, velocities=velocities)
-        self.start, self.senses, self.radio = start, controller.senses, radio
-        self.flight = flight(
-            start,
-            None,
-            senses=controller.senses,
-            time_step=time_step,
-            radio=radio,
-            body=Float32Body(body),
-            **flight_options,
-        )
+        self.start, self.senses, self.radio = round_to_float32(start), controller.senses, radio
+        self.robots = list_followers(start)
+        """Numbers of the agents that are processes: the followers. The host sends for leaders and obstacle agents."""
+        flight_options |= {"senses": self.senses, "time_step": time_step, "radio": radio, "body": Float32Body(body)}
+        self.flight = flight(self.start, None, **flight_options)
         self.moment = next(self.flight)
-        self.position_history = [self._round_positions()]
+        self.position_history = [self.moment.flock.positions[0].astype(np.float32)]
         """Positions (N, D) float32 at every step."""
-        self.sent_bytes = self.delivered_bytes = self.delivered_count = 0
+        self.sent_bytes = self.delivered_bytes = 0
         self._delivery = MessageDelivery(radio, controller.senses)
         self._sent_messages: dict[int, dict[int, bytes]] = {}
 
     @property
-    def robots(self) -> list[int]:
-        """Numbers of the agents that are processes: followers. The host sends for leaders and obstacle agents."""
-        return [int(number) for number in np.flatnonzero(self.start.roles[0] == FOLLOWER)]
-
-    @property
     def failed_robots(self) -> list[int]:
-        """Numbers of the agents that have stopped; other failed agents are not included."""
+        """Numbers of the agents that have stopped; other failed agents fly on."""
         return [int(number) for number in np.flatnonzero(self.moment.flock.conditions[0] == STOPPED)]
 
     def make_sensor_frames(self) -> dict[int, bytes]:
@@ -189,10 +151,9 @@ class SwarmHost:
         return {n: pack_frame(SENSOR, step, pack_floats(states[n])) for n in self.robots if n not in failed}
 
     def begin_delivery(self) -> list[tuple[int, int, int]]:
-        """Begin the delivery of a step, once per step: add the messages of leaders and obstacle agents.
+        """Begin the delivery of a step: add the host's own messages and delete those too old to arrive.
 
-        Return the arrivals, sorted, as (receiver, sender, step at which it was sent). Messages too old to arrive are
-        deleted.
+        Return the arrivals, sorted, as (receiver, sender, step at which it was sent).
         """
         step = self.moment.step
         self._sent_messages[step] = self._encode_host_messages()
@@ -205,11 +166,7 @@ class SwarmHost:
         self.sent_bytes += sum(map(len, messages.values()))
 
     def make_radio_frames(self, messages: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Begin the delivery of a step and return the RADIO_LAST frame of each robot that has not stopped.
-
-        `messages` are those that robots sent at this step. A frame has all messages that arrive at this step; it may be
-        empty.
-        """
+        """Deliver the messages that robots sent at this step. Return the RADIO_LAST frame of each working robot."""
         arrivals = self.begin_delivery()
         self.add_messages(messages)
         frames = {number: pack_frame(RADIO_LAST, self.moment.step) for number in self.make_sensor_frames()}
@@ -219,10 +176,9 @@ class SwarmHost:
         return frames
 
     def pack_delivered(self, sent: list[tuple[int, int]]) -> bytes:
-        """Return the packed messages of (sender, step) pairs, and count them; those that were not sent are left out."""
+        """Return the packed messages of (sender, step) pairs, and count them; leave out those that were not sent."""
         candidates = [(sender, self._sent_messages.get(step, {}).get(sender)) for sender, step in sent]
         messages = [(sender, message) for sender, message in candidates if message is not None]
-        self.delivered_count += len(messages)
         self.delivered_bytes += sum(len(message) for _, message in messages)
         return pack_messages(messages)
 
@@ -243,7 +199,7 @@ class SwarmHost:
     def advance(self, commands: Float64[np.ndarray, "N D"]) -> None:
         """Advance the simulation one step with these commands."""
         self.moment = self.flight.step(commands[None])
-        self.position_history.append(self._round_positions())
+        self.position_history.append(self.moment.flock.positions[0].astype(np.float32))
 
     def mark_failed(self, failed: Mapping[int, Condition]) -> None:
         """Set the conditions of failed robots in the simulator, and the velocity of stopped ones to zero."""
@@ -254,18 +210,9 @@ class SwarmHost:
         velocities[conditions == STOPPED] = 0.0
         self.flight.replace(replace(flock, conditions=conditions, velocities=velocities))
 
-    def _round_positions(self) -> Float32[np.ndarray, "N D"]:
-        """Return the current positions (N, D) as float32."""
-        positions: Float32[np.ndarray, "N D"] = self.moment.flock.positions[0].astype(np.float32)
-        return positions
-
     def _encode_host_messages(self) -> dict[int, bytes]:
         """Return the messages of leaders and obstacle agents, by number; their observations are zero."""
-        flock, messages = self.moment.flock, {}
+        flock, step = self.moment.flock, self.moment.step
         zero_hops = make_zero_hops(self.senses, flock.shape[2])
-        for number in np.flatnonzero(flock.roles[0] != FOLLOWER):
-            group = OBSTACLE_GROUP if flock.roles[0, number] == OBSTACLE else int(flock.groups[0, number])
-            position, velocity = (array[0, number].astype(np.float32) for array in flock.arrays[:2])
-            message = Message(int(number), self.moment.step, position, velocity, zero_hops, group)
-            messages[int(number)] = encode_message(message)
-        return messages
+        numbers = np.flatnonzero(flock.roles[0] != FOLLOWER)
+        return {int(number): encode_agent_message(flock, int(number), step, zero_hops) for number in numbers}

@@ -23,15 +23,16 @@ it receives messages; it computes its observations, keeps them for the next mess
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float32
 
 from equiflock._runtime.checks import InputError, check_count, shorten_repr
+from equiflock.deployment.link_frames import MESSAGE_HEADER
 from equiflock.features import Senses
+from equiflock.flock import OBSTACLE, Flock
 
 MAGIC = b"EF"
 VERSION = 1
@@ -42,31 +43,22 @@ MAX_STATE = 1e8
 MAX_OBSERVATION = 1e18
 """Largest observation of a valid message: squares of larger ones would leave the range of float32."""
 
-_HEADER = struct.Struct("<2sBBII")
-
 Vector: TypeAlias = Float32[np.ndarray, " D"]
 Hops: TypeAlias = Float32[np.ndarray, "K-1 C D"]
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """A message of one agent.
-
-    Attributes:
-        sender: number of the sender, from 0 to 2^32 - 1.
-        step: step of the sender, from 0 to 2^32 - 1.
-        position: (D,), in the robots' units.
-        velocity: (D,), in the robots' units.
-        hops: (K - 1, C, D), the first K - 1 hops of the sender's observations at the previous step.
-        group: group of the sender, from 0 to 254, or 255 for an obstacle agent.
-    """
+    """A message of one agent; position and velocity are in the robots' units."""
 
     sender: int
     step: int
     position: Vector
     velocity: Vector
     hops: Hops = field(repr=False)
+    """(K - 1, C, D), the first K - 1 hops of the sender's observations at the previous step."""
     group: int = 0
+    """From 0 to 254, or 255 for an obstacle agent."""
 
     @property
     def is_obstacle(self) -> bool:
@@ -76,7 +68,7 @@ class Message:
 
 def count_message_bytes(senses: Senses, dimensions: int) -> int:
     """Return the size of a message in bytes."""
-    return int(_HEADER.size + 4 * (2 * dimensions + (senses.hops - 1) * senses.width * dimensions))
+    return int(MESSAGE_HEADER.size + 4 * (2 * dimensions + (senses.hops - 1) * senses.width * dimensions))
 
 
 def encode_message(message: Message) -> bytes:
@@ -86,10 +78,16 @@ def encode_message(message: Message) -> bytes:
             raise InputError(
                 f"{name} of a message must be at most {largest:,}, got {shorten_repr(getattr(message, name))}"
             )
-    parts = (np.asarray(part, "<f4").ravel() for part in (message.position, message.velocity, message.hops))
-    return (
-        _HEADER.pack(MAGIC, VERSION, message.group, message.sender, message.step) + np.concatenate([*parts]).tobytes()
-    )
+    header = MESSAGE_HEADER.pack(MAGIC, VERSION, message.group, message.sender, message.step)
+    parts = (np.asarray(part, "<f4").tobytes() for part in (message.position, message.velocity, message.hops))
+    return header + b"".join(parts)
+
+
+def encode_agent_message(flock: Flock, agent: int, step: int, hops: Hops) -> bytes:
+    """Return the message of an agent of a single flock; `hops` are its observations of the previous step."""
+    position, velocity = (array[0, agent].astype(np.float32) for array in flock.arrays[:2])
+    group = OBSTACLE_GROUP if flock.roles[0, agent] == OBSTACLE else int(flock.groups[0, agent])
+    return encode_message(Message(agent, step, position, velocity, hops, group))
 
 
 def decode_message(data: bytes, senses: Senses, dimensions: int) -> Message | str:
@@ -97,12 +95,12 @@ def decode_message(data: bytes, senses: Senses, dimensions: int) -> Message | st
     size, D = count_message_bytes(senses, dimensions), dimensions
     if len(data) != size:
         return f"expected {size} bytes, got {len(data)}"
-    magic, version, group, sender, step = _HEADER.unpack_from(data)
+    magic, version, group, sender, step = MESSAGE_HEADER.unpack_from(data)
     if magic != MAGIC:
         return "does not begin with EF"
     if version != VERSION:
         return f"expected version {VERSION}, got {version}"
-    numbers = np.frombuffer(data, "<f4", offset=_HEADER.size).astype(np.float32)
+    numbers = np.frombuffer(data, "<f4", offset=MESSAGE_HEADER.size).astype(np.float32)
     # Comparisons with NaN are false.
     if not (np.abs(numbers[: 2 * D]) <= MAX_STATE).all() or not (np.abs(numbers[2 * D :]) <= MAX_OBSERVATION).all():
         return "a value is not finite or too large"
@@ -113,3 +111,9 @@ def decode_message(data: bytes, senses: Senses, dimensions: int) -> Message | st
 def make_zero_hops(senses: Senses, dimensions: int) -> Hops:
     """Return zeros (K - 1, C, D): observations sent by leaders and obstacle agents, and by all at the first step."""
     return np.zeros((senses.hops - 1, senses.width, dimensions), np.float32)
+
+
+def round_to_float32(flock: Flock) -> Flock:
+    """Return the flock with its state rounded to float32, but still float64: messages represent it exactly."""
+    positions, velocities = (array.astype(np.float32).astype(np.float64) for array in flock.arrays[:2])
+    return replace(flock, positions=positions, velocities=velocities)

@@ -16,9 +16,9 @@ from torch import nn
 import equiflock as ef
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.models import Conv, EqConv, ScaleLog, ScaleTanh
-from equiflock.deployment.compiled_agent import COMPILER_FLAGS
 from equiflock.deployment.export.c_header import count_agent_bytes
 from equiflock.deployment.export.program import read_program
+from equiflock.deployment.exported_agents import COMPILER_FLAGS
 from tests.deployment.exported import compiled, imported
 from tests.deployment.lockstep import fly, start_of
 
@@ -202,7 +202,7 @@ def test_agents_match_with_packet_loss(tmp_path: Path) -> None:
 def test_the_last_message_of_a_silent_neighbour_is_used_for_a_while(tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
     radio = {"radio": ef.Radio(packet_loss=0.6, last_known=2), "delivering": ef.Radio(packet_loss=0.6)}
-    remembering = compiled(controller, tmp_path, last_known=2)
+    remembering = compiled(controller, tmp_path, flags=(*COMPILER_FLAGS, "-DAGENT_LAST_KNOWN=2"))
     assert fly(controller, start_of(), remembering, 12, **radio).worst < CLOSE
     module: Any = imported(controller, tmp_path)
     assert fly(controller, start_of(), lambda i, group: module(i, group, last_known=2), 12, **radio).worst < CLOSE

@@ -12,9 +12,8 @@ import pytest
 
 import equiflock as ef
 from equiflock.cli import main
-from equiflock.deployment.agents import import_agent_class
-from equiflock.deployment.compiled_agent import compile_header
 from equiflock.deployment.export.program import read_program
+from equiflock.deployment.exported_agents import compile_header, import_agent_class
 from equiflock.deployment.wire_format import count_message_bytes
 from tests.deployment.exported import compiled
 from tests.deployment.lockstep import fly, start_of

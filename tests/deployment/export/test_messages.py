@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
-from equiflock.deployment.compiled_agent import COMPILER_FLAGS
+from equiflock.deployment.exported_agents import COMPILER_FLAGS
 from equiflock.deployment.wire_format import (
     OBSTACLE_GROUP,
     Message,

@@ -10,7 +10,7 @@ import numpy as np
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import atomic_write
 from equiflock.controllers.loading import load
-from equiflock.deployment.export.c_header import collect_weights, format_c_header
+from equiflock.deployment.export.c_header import format_c_header
 from equiflock.deployment.export.numpy_agent import format_numpy_agent
 from equiflock.deployment.export.onnx import write_onnx
 from equiflock.deployment.export.program import (
@@ -55,39 +55,34 @@ def export(
     make_identifier(path.stem)  # fail before anything is written
     loaded = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
     check_local(loaded)
-    resolve_orbit(loaded, orbit, resolve_dimensions(loaded, dimensions))
-    readme = path.with_suffix(".README.md")
-    if path.suffix == ".onnx":
-        write_onnx(loaded, path, dimensions)
-        return path, _write_text(readme, format_readme(_read_outline(loaded, dimensions, orbit), path.stem, ".onnx"))
-    program = read_program(loaded, dimensions, orbit)
-    text = format_readme(program, path.stem, ".h" if path.suffix == ".h" else ".py")
-    if path.suffix == ".h":
-        return _write_text(path, format_c_header(program, path.stem)), _write_text(readme, text)
-    return *_write_numpy(program, path), _write_text(readme, text)
+    D = resolve_dimensions(loaded, dimensions)
+    orbit = resolve_orbit(loaded, orbit, D)
+    suffix = ".py" if path.suffix == ".npz" else path.suffix
+    if suffix == ".onnx":
+        write_onnx(loaded, path, D)
+        program, written = _read_outline(loaded, D, orbit), [path]
+    else:
+        program = read_program(loaded, D, orbit)
+        text = format_c_header(program, path.stem) if suffix == ".h" else format_numpy_agent(program, path.stem)
+        written = [_write_text(path.with_suffix(suffix), text)]
+    if suffix == ".py":
+        written.append(path.with_suffix(".npz"))
+        with atomic_write(written[-1]) as scratch, scratch.open("wb") as file:
+            np.savez(file, **program.weights)  # type: ignore[arg-type]
+    return *written, _write_text(path.with_suffix(".README.md"), format_readme(program, path.stem, suffix))
 
 
-def _read_outline(controller: Controller, dimensions: int | None, orbit: Orbit | None) -> Program:
+def _read_outline(controller: Controller, D: int, orbit: Orbit | None) -> Program:
     """Return the program of a controller or, if it has custom layers, a program without layers, for the README."""
     try:
-        return read_program(controller, dimensions, orbit)
+        return read_program(controller, D, orbit)
     except InputError:
-        D, scale = resolve_dimensions(controller, dimensions), unwrap_scaled(controller)[1]
-        resolved_orbit = resolve_orbit(controller, orbit, D)
-        senses, name = check_local(controller), get_controller_name(controller)
-        return Program(name, D, senses, False, "none", (), acceleration_scale=scale, orbit=resolved_orbit)
-
-
-def _write_numpy(program: Program, path: Path) -> tuple[Path, Path]:
-    """Write the Python file (.py) and its weights (.npz) beside each other. Return both paths, in this order."""
-    arrays = path.with_suffix(".npz")
-    with atomic_write(arrays) as scratch, scratch.open("wb") as file:
-        np.savez(file, **collect_weights(program))  # type: ignore[arg-type]
-    return _write_text(path.with_suffix(".py"), format_numpy_agent(program, path.stem)), arrays
+        name, scale = get_controller_name(controller), unwrap_scaled(controller)[1]
+        return Program(name, D, controller.senses, False, "none", (), acceleration_scale=scale, orbit=orbit)
 
 
 def _write_text(path: Path, text: str) -> Path:
-    """Write a text file, replacing an existing one when complete. Return its path."""
+    """Write a text file atomically. Return its path."""
     with atomic_write(path) as scratch:
         scratch.write_text(text)
     return path

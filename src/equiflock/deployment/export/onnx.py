@@ -6,40 +6,31 @@ The graph has the controller only. Messages and the computation of observations 
 from __future__ import annotations
 
 import logging
-import os
 import warnings
+from pathlib import Path
 from typing import Any, cast
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import atomic_write
 from equiflock._runtime.imports import require_modules, require_torch
-from equiflock.deployment.export.program import (
-    check_local,
-    get_controller_name,
-    is_network,
-    read_program,
-    resolve_dimensions,
-    unwrap_scaled,
-)
+from equiflock.deployment.export.program import get_controller_name, is_network, read_program, unwrap_scaled
 
 INPUT, OUTPUT = "observations", "accelerations"
 
 
-def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | None = None) -> None:
-    """Write the ONNX graph of a controller, replacing an existing file when complete. Needs torch, onnx and onnxscript.
+def write_onnx(controller: Any, path: Path, D: int) -> None:
+    """Write the ONNX graph of a local controller. Needs torch, onnx and onnxscript.
 
     Raise InputError for a torch module that ONNX cannot represent, or a law that is not linear in observations.
     """
-    senses = check_local(controller)
     require_torch("ONNX")
     require_modules("deploy", "ONNX", "onnx", "onnxscript")
-    D = resolve_dimensions(controller, dimensions)
     import torch
     from onnxscript import optimizer
 
     module = _build_module(controller, D)
     # B = 2 and N = 3, because torch.export treats dimensions of size 1 as static.
-    example = torch.zeros(2, 3, senses.hops, senses.width, D)
+    example = torch.zeros(2, 3, controller.senses.hops, controller.senses.width, D)
     B, N = torch.export.Dim("B"), torch.export.Dim("N")
     quiet = logging.getLogger("torch.onnx")
     level = quiet.level
@@ -75,10 +66,7 @@ def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | 
 
 
 def _build_module(controller: Any, D: int) -> Any:
-    """Return the controller as a torch module in evaluation mode, with accelerations in the robots' units.
-
-    A network keeps its layers; a law becomes a matrix and a clamp.
-    """
+    """Return the controller as a torch module in evaluation mode, with accelerations in the robots' units."""
     import torch
     from torch import Tensor, nn
 

@@ -21,10 +21,171 @@ from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.registry import controller_names, is_module
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.controllers.unit_scaling import ScaledController
-from equiflock.features import Senses
+from equiflock.features import Feature, Senses
 from equiflock.observations.orbit import Orbit
 
-# Checks before an export: is the controller local, which D does it have, and which orbit technique does it use.
+Activation: TypeAlias = Literal["none", "tanh", "scale_tanh", "scale_log"]
+FloatArray: TypeAlias = NDArray[Any]
+
+ACTIVATION_NAMES: tuple[Activation, ...] = ("none", "tanh", "scale_tanh", "scale_log")
+"""Activations in the numbering of a chain's table, by the names of their functions in exported files."""
+PROBE_TOLERANCE = 1e-4
+"""Largest difference between a program and its controller, relative to the largest acceleration (float32 rounding)."""
+PROBE_COUNT = 96
+"""Number of random observations on which a program is compared with its controller."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A matrix, a bias and the activation of the outputs."""
+
+    weight: FloatArray
+    """(outputs, inputs) float32."""
+    bias: FloatArray | None
+    """(outputs,) float32, or None."""
+    activation: Activation
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """One agent's controller."""
+
+    name: str
+    dimensions: int
+    senses: Senses
+    acts_on_vectors: bool
+    """Whether matrices act on the K C vectors of an agent's observations, not on K C D numbers."""
+    input_activation: Activation
+    """Activation of the observations, before the first matrix."""
+    layers: tuple[Layer, ...]
+    """Layers in order; there is an activation between any two of them."""
+    clamp: float | None = None
+    """Largest acceleration in the controller's units, or None."""
+    clamp_by: Literal["norm", "entry"] = "norm"
+    acceleration_scale: float = 1.0
+    """Factor from the controller's accelerations to the robots' units."""
+    orbit: Orbit | None = None
+    """Orbit technique, or None: then the nearest obstacle agent counts as an agent at rest."""
+    near_obstacle_layers: tuple[Layer, ...] = ()
+    """Layers of the same shapes, which agents that know of an obstacle use in place of `layers`; empty if none do."""
+
+    @property
+    def vector_size(self) -> int:
+        """Numbers per input of a matrix: D for vectors, else 1."""
+        return self.dimensions if self.acts_on_vectors else 1
+
+    @property
+    def features(self) -> list[Feature]:
+        """Distinct features of the channels: the mean and the sum of a feature share one sum."""
+        return list(dict.fromkeys(self.senses.features))
+
+    @property
+    def activations(self) -> set[Activation]:
+        """Activations of observations and layers, "none" included."""
+        return {self.input_activation, *(layer.activation for layer in self.layers)}
+
+    @property
+    def relayed_count(self) -> int:
+        """Number of observation values relayed in a message, (K - 1) C D."""
+        return (self.senses.hops - 1) * self.senses.width * self.dimensions
+
+    @property
+    def weights(self) -> dict[str, FloatArray]:
+        """Matrices and biases by name: weight_0, bias_0, weight_1, ..; near_weight_0, .. near an obstacle."""
+        weights: dict[str, FloatArray] = {}
+        for prefix, layers in (("", self.layers), ("near_", self.near_obstacle_layers)):
+            for k, layer in enumerate(layers):
+                weights[f"{prefix}weight_{k}"] = layer.weight
+                if layer.bias is not None:
+                    weights[f"{prefix}bias_{k}"] = layer.bias
+        return weights
+
+    @property
+    def weight_count(self) -> int:
+        """Number of entries of all matrices and biases."""
+        return sum(array.size for array in self.weights.values())
+
+    @property
+    def obstacle_channel(self) -> int:
+        """Index of the obstacle channel: agents in which it is not zero in some hop use `near_obstacle_layers`."""
+        channel = obstacle_channel(self.senses)
+        assert channel is not None
+        return channel
+
+    def __call__(self, observations: FloatArray) -> FloatArray:
+        """Return what every export computes, in float64.
+
+        These are accelerations (.., D) in the robots' units, for observations (.., K, C, D).
+        """
+        x = self._select_by_obstacle(observations, lambda layers: self._apply_layers(observations, layers))
+        x = x.reshape(*x.shape[:-2], -1)
+        if self.clamp is not None and self.clamp_by == "entry":
+            x = np.clip(x, -self.clamp, self.clamp)
+        elif self.clamp is not None:
+            x = x * (self.clamp / np.maximum(np.sqrt(np.square(x).sum(axis=-1, keepdims=True)), self.clamp))
+        return x * self.acceleration_scale
+
+    def compute_magnitude(self, observations: FloatArray) -> FloatArray:
+        """Return sum_i |w_i x_i| over the terms of the last matrix, (.., D), at least 1.
+
+        In a flock that has nearly settled, accelerations are small differences of large terms, of which float32 keeps
+        seven digits. Errors between two implementations of a controller are relative to this sum.
+        """
+
+        def sum_terms(layers: tuple[Layer, ...]) -> FloatArray:
+            *first, last = layers
+            x = np.abs(last.weight.astype(np.float64)) @ np.abs(self._apply_layers(observations, tuple(first)))
+            return x if last.bias is None else np.asarray(x + np.abs(last.bias[:, None]))
+
+        x = self._select_by_obstacle(observations, sum_terms)
+        return np.maximum(x.reshape(*x.shape[:-2], -1) * self.acceleration_scale, 1.0)
+
+    def _select_by_obstacle(
+        self, observations: FloatArray, compute: Callable[[tuple[Layer, ...]], FloatArray]
+    ) -> FloatArray:
+        """Return `compute(layers)`, and `compute(near_obstacle_layers)` for agents that know of an obstacle."""
+        if not self.near_obstacle_layers:
+            return compute(self.layers)
+        near_obstacle = (observations[..., self.obstacle_channel, :] != 0.0).any(axis=(-2, -1))
+        return np.where(near_obstacle[..., None, None], compute(self.near_obstacle_layers), compute(self.layers))
+
+    def _apply_layers(self, observations: FloatArray, layers: tuple[Layer, ...]) -> FloatArray:
+        """Apply the input activation and layers. Return vectors (.., outputs, D), or numbers (.., outputs, 1)."""
+        x = observations.astype(np.float64).reshape(*observations.shape[:-3], -1, self.vector_size)
+        x = _activate(x, self.input_activation)
+        for layer in layers:
+            x = layer.weight.astype(np.float64) @ x
+            x = _activate(x if layer.bias is None else x + layer.bias[:, None], layer.activation)
+        return x
+
+
+def _activate(x: FloatArray, activation: Activation) -> FloatArray:
+    """Apply an activation to vectors x (.., D), or to numbers (.., 1).
+
+    "scale_tanh" is x tanh |x|, "scale_log" is x ln(1 + |x|) / |x|.
+    """
+    if activation == "none":
+        return x
+    if activation == "tanh":
+        return np.tanh(x)
+    norm = np.sqrt(np.square(x).sum(axis=-1, keepdims=True) + 1e-30)
+    return np.asarray(x * (np.tanh(norm) if activation == "scale_tanh" else np.log1p(norm) / norm))
+
+
+def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | None = None) -> Program:
+    """Return the program of a controller, compared with it on random observations; raise InputError if it has none.
+
+    The controller is a network of the package, a module whose attribute `chain` has its layers, or a law whose
+    accelerations are a linear function of observations, clamped or not.
+    """
+    senses = check_local(controller)
+    D = resolve_dimensions(controller, dimensions)
+    unscaled, scale = unwrap_scaled(controller)
+    parts = _read_network(unscaled) if is_network(unscaled) else _read_law(unscaled, senses, D)
+    orbit, name = resolve_orbit(controller, orbit, D), get_controller_name(controller)
+    program = Program(name, D, senses, **parts, acceleration_scale=scale, orbit=orbit)
+    _check_agreement(program, unscaled, senses)
+    return program
 
 
 def unwrap_scaled(controller: Any) -> tuple[Any, float]:
@@ -43,7 +204,7 @@ def get_controller_name(controller: Any) -> str:
 def check_local(controller: Any) -> Senses:
     """Return the senses of a local controller. Raise InputError if it is not callable, privileged, or has no `Senses`.
 
-    Also raise InputError for hop_mean = "sender", which needs an ideal radio.
+    Also for hop_mean = "sender", which needs an ideal radio.
     """
     if inspect.isclass(controller) or not callable(controller):
         raise InputError(
@@ -66,10 +227,7 @@ def check_local(controller: Any) -> Senses:
 
 
 def resolve_dimensions(controller: Any, dimensions: int | None) -> int:
-    """Return D of the export: the one the controller is built for, else the given one, else 2.
-
-    Raise InputError if the given one is neither 2 nor 3, or differs from the controller's.
-    """
+    """Return D of the export: the one the controller is built for, else the given one, else 2."""
     built = getattr(unwrap_scaled(controller)[0], "dimensions", None)
     if dimensions is not None and check_count("dimensions", dimensions) not in (2, 3):
         raise InputError(f"dimensions must be 2 or 3, got {dimensions}")
@@ -79,10 +237,7 @@ def resolve_dimensions(controller: Any, dimensions: int | None) -> int:
 
 
 def resolve_orbit(controller: Any, orbit: Orbit | None, dimensions: int) -> Orbit | None:
-    """Return the orbit technique of the export: the given one, else the controller's own, else None.
-
-    For D = 3 return None, and raise InputError if one is given.
-    """
+    """Return the orbit technique of the export, for D = 2: the given one, else the controller's own, else None."""
     if orbit is not None and not isinstance(orbit, Orbit):
         raise InputError(f"orbit must be an Orbit, such as equiflock.Orbit(), or None, got {shorten_repr(orbit)}")
     if orbit is not None and dimensions != 2:
@@ -90,181 +245,6 @@ def resolve_orbit(controller: Any, orbit: Orbit | None, dimensions: int) -> Orbi
     own = getattr(controller, "orbit", None)
     resolved = orbit or (own if isinstance(own, Orbit) else None)
     return resolved if dimensions == 2 else None
-
-
-Activation: TypeAlias = Literal["none", "tanh", "scale-tanh", "scale-log"]
-ClampBy: TypeAlias = Literal["norm", "entry"]
-FloatArray: TypeAlias = NDArray[Any]
-
-ACTIVATION_NAMES: tuple[Activation, ...] = ("none", "tanh", "scale-tanh", "scale-log")
-"""Activations in the numbering of a chain's table."""
-PROBE_TOLERANCE = 1e-4
-"""Largest difference between a program and its controller, relative to the largest acceleration (float32 rounding)."""
-PROBE_COUNT = 96
-"""Number of random observations on which a program is compared with its controller."""
-
-
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """A matrix, a bias and an activation.
-
-    Attributes:
-        weight: (outputs, inputs) float32.
-        bias: (outputs,) float32, or None.
-        activation: activation of the outputs.
-    """
-
-    weight: FloatArray
-    bias: FloatArray | None
-    activation: Activation
-
-
-@dataclass(frozen=True, eq=False)
-class Program:
-    """One agent's controller.
-
-    Attributes:
-        name: name of the controller.
-        dimensions: D.
-        senses: channels, hops and the units of observations.
-        acts_on_vectors: whether matrices act on the K C vectors of an agent's observations, not on K C D numbers.
-        input_activation: activation of the observations, before the first matrix.
-        layers: layers in order; there is an activation between any two of them.
-        clamp: largest acceleration in the controller's units, or None.
-        clamp_by: whether to clamp the norm or every entry.
-        acceleration_scale: factor from the controller's accelerations to the robots' units.
-        orbit: orbit technique, or None: then the nearest obstacle agent counts as an agent at rest.
-        near_obstacle_layers: layers of the same shapes, which agents that know of an obstacle use in place of `layers`;
-            empty if all agents use `layers`.
-    """
-
-    name: str
-    dimensions: int
-    senses: Senses
-    acts_on_vectors: bool
-    input_activation: Activation
-    layers: tuple[Layer, ...]
-    clamp: float | None = None
-    clamp_by: ClampBy = "norm"
-    acceleration_scale: float = 1.0
-    orbit: Orbit | None = None
-    near_obstacle_layers: tuple[Layer, ...] = ()
-
-    @property
-    def vector_size(self) -> int:
-        """Numbers per input of a matrix: D for vectors, else 1."""
-        return self.dimensions if self.acts_on_vectors else 1
-
-    @property
-    def relayed_count(self) -> int:
-        """Number of observation values relayed in a message, (K - 1) C D."""
-        return (self.senses.hops - 1) * self.senses.width * self.dimensions
-
-    @property
-    def weight_count(self) -> int:
-        """Number of entries of all matrices and biases."""
-        layers = *self.layers, *self.near_obstacle_layers
-        return sum(layer.weight.size + (0 if layer.bias is None else layer.bias.size) for layer in layers)
-
-    @property
-    def obstacle_channel(self) -> int:
-        """Index of the obstacle channel: agents in which it is not zero in some hop use `near_obstacle_layers`."""
-        channel = obstacle_channel(self.senses)
-        assert channel is not None
-        return channel
-
-    def __call__(self, observations: FloatArray) -> FloatArray:
-        """Return accelerations (.., D) in the robots' units for observations (.., K, C, D), computed in float64.
-
-        Every export computes this.
-        """
-        x = self._select_by_obstacle(observations, lambda layers: self._apply_layers(observations, layers))
-        return _clamp_acceleration(x.reshape(*x.shape[:-2], -1), self.clamp, self.clamp_by) * self.acceleration_scale
-
-    def compute_magnitude(self, observations: FloatArray) -> FloatArray:
-        """Return sum_i |w_i x_i| over the terms of the last matrix, (.., D), at least 1.
-
-        In a flock that has nearly settled, accelerations are small differences of large terms, of which float32 keeps
-        seven digits. Errors between two implementations of a controller are relative to this sum.
-        """
-
-        def sum_terms(layers: tuple[Layer, ...]) -> FloatArray:
-            *first, last = layers
-            x = np.abs(last.weight.astype(np.float64)) @ np.abs(self._apply_layers(observations, tuple(first)))
-            return x if last.bias is None else np.asarray(x + np.abs(last.bias[:, None]))
-
-        x = self._select_by_obstacle(observations, sum_terms)
-        return np.maximum(x.reshape(*x.shape[:-2], -1) * self.acceleration_scale, 1.0)
-
-    def _select_by_obstacle(
-        self, observations: FloatArray, compute: Callable[[tuple[Layer, ...]], FloatArray]
-    ) -> FloatArray:
-        """Return `compute(layers)`, and `compute(near_obstacle_layers)` for agents that know of an obstacle.
-
-        These are the agents whose obstacle channel is not zero in some hop.
-        """
-        if not self.near_obstacle_layers:
-            return compute(self.layers)
-        near_obstacle = (observations[..., self.obstacle_channel, :] != 0.0).any(axis=(-2, -1))
-        return np.where(near_obstacle[..., None, None], compute(self.near_obstacle_layers), compute(self.layers))
-
-    def _apply_layers(self, observations: FloatArray, layers: tuple[Layer, ...]) -> FloatArray:
-        """Apply the input activation and layers. Return vectors (.., outputs, D), or numbers (.., outputs, 1)."""
-        x = observations.astype(np.float64).reshape(*observations.shape[:-3], -1, self.vector_size)
-        x = _activate(x, self.input_activation)
-        for layer in layers:
-            x = layer.weight.astype(np.float64) @ x
-            x = _activate(x if layer.bias is None else x + layer.bias[:, None], layer.activation)
-        return x
-
-
-def _build_obstacle_mask(senses: Senses) -> list[bool]:
-    """Return for each channel whether it is computed from obstacle agents only."""
-    return [feature.among == "obstacles" for feature in senses.features]
-
-
-def _activate(x: FloatArray, activation: Activation) -> FloatArray:
-    """Apply an activation to vectors x (.., D), or to numbers (.., 1).
-
-    "scale-tanh" is x tanh |x|, "scale-log" is x ln(1 + |x|) / |x|.
-    """
-    if activation == "none":
-        return x
-    if activation == "tanh":
-        return np.tanh(x)
-    norm = np.sqrt(np.square(x).sum(axis=-1, keepdims=True) + 1e-30)
-    return np.asarray(x * (np.tanh(norm) if activation == "scale-tanh" else np.log1p(norm) / norm))
-
-
-def _clamp_acceleration(x: FloatArray, clamp: float | None, by: ClampBy) -> FloatArray:
-    """Clamp the norm of accelerations x (.., D) to `clamp`, or each entry to [-clamp, clamp]; None does not clamp."""
-    if clamp is None:
-        return x
-    if by == "entry":
-        return np.clip(x, -clamp, clamp)
-    norm = np.sqrt(np.square(x).sum(axis=-1, keepdims=True))
-    return np.asarray(x * (clamp / np.maximum(norm, clamp)))
-
-
-def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | None = None) -> Program:
-    """Return the program of a controller. Raise InputError if it has no equivalent program.
-
-    The program is compared with the controller on random observations.
-
-    Args:
-        controller: a network of the package, a module whose attribute `chain` has its layers, or a law whose
-            accelerations are a linear function of observations, clamped or not.
-        dimensions: D, for a controller that is not built for one; 2 if None.
-        orbit: orbit technique; the controller's own if None.
-    """
-    senses = check_local(controller)
-    D = resolve_dimensions(controller, dimensions)
-    unscaled, scale = unwrap_scaled(controller)
-    parts = _read_network(unscaled) if is_network(unscaled) else _read_law(unscaled, senses, D)
-    orbit, name = resolve_orbit(controller, orbit, D), get_controller_name(controller)
-    program = Program(name, D, senses, **parts, acceleration_scale=scale, orbit=orbit)
-    _check_agreement(program, unscaled, senses)
-    return program
 
 
 def is_network(controller: object) -> bool:
@@ -290,10 +270,7 @@ def _read_network(network: Any) -> dict[str, Any]:
 
 
 def _build_chains(network: Any) -> tuple[Chain | None, Chain | None]:
-    """Return the chain of a network, and the chain for agents near an obstacle, or None if it has no such layers.
-
-    Both are None if the network has custom layers.
-    """
+    """Return the chains of a network, for all agents and for those near an obstacle; None if it has no such layers."""
     if isinstance(network, CompiledNetwork):
         architecture, tensors = network.architecture, network.tensors
         near = build_chain(architecture, tensors, near=True) if architecture.near else None
@@ -313,12 +290,8 @@ def _build_chains(network: Any) -> tuple[Chain | None, Chain | None]:
 
 def _get_chain_shape(chain: Chain) -> tuple[Any, ...]:
     """Return what two chains must share to be alternatives: activations and shapes, not the values of weights."""
-    return (
-        chain.input_activation,
-        chain.acts_on_vectors,
-        chain.table.tolist(),
-        [layer.weight.shape for layer in chain.layers],
-    )
+    shapes = [layer.weight.shape for layer in chain.layers]
+    return chain.input_activation, chain.acts_on_vectors, chain.table.tolist(), shapes
 
 
 def _read_layers(chain: Chain) -> tuple[Layer, ...]:
@@ -346,13 +319,9 @@ def _make_layer(weight: FloatArray, bias: FloatArray | None, activation: Activat
 
 
 def _read_law(law: Any, senses: Senses, D: int) -> dict[str, Any]:
-    """Return the fields of a Program that a law determines, from its values at zero and at unit vectors, without clamp.
-
-    A rotation-equivariant law gets one coefficient per vector, any other a full matrix and a bias.
-    """
+    """Return the fields of a Program that a law determines, from its unclamped values at zero and at unit vectors."""
     has_clamp = is_dataclass(law) and any(each.name == "clamp" for each in fields(law))
     clamp: float | None = law.clamp if has_clamp else None
-    by: ClampBy = getattr(law, "clamp_by", "norm")
     unclamped = law if clamp is None else replace(law, clamp=None)
     shape = senses.hops, senses.width, D
     size = int(np.prod(shape))
@@ -361,7 +330,7 @@ def _read_law(law: Any, senses: Senses, D: int) -> dict[str, Any]:
     accelerations = _evaluate(unclamped, units.astype(np.float32))[0]
     bias = accelerations[0]
     matrix = (accelerations[1:] - bias).T
-    # A rotation-equivariant law has one coefficient per vector.
+    # A rotation-equivariant law has one coefficient per vector, any other a full matrix and a bias.
     coefficients = matrix[:1, ::D]
     equivariant = not bias.any() and np.array_equal(matrix, np.kron(coefficients, np.eye(D)))
     layer = _make_layer(coefficients, None, "none") if equivariant else _make_layer(matrix, bias, "none")
@@ -370,7 +339,7 @@ def _read_law(law: Any, senses: Senses, D: int) -> dict[str, Any]:
         "input_activation": "none",
         "layers": (layer,),
         "clamp": clamp,
-        "clamp_by": by,
+        "clamp_by": getattr(law, "clamp_by", "norm"),
     }
 
 
@@ -392,7 +361,7 @@ def _evaluate(controller: Any, observations: FloatArray) -> FloatArray:
 def _check_agreement(program: Program, controller: Any, senses: Senses) -> None:
     """Raise InputError if program and controller differ by more than PROBE_TOLERANCE on random observations.
 
-    Both are compared in the controller's units.
+    Both are in the controller's units.
     """
     rng = np.random.default_rng(0)
     shape = 1, PROBE_COUNT, senses.hops, senses.width, program.dimensions
@@ -402,7 +371,8 @@ def _check_agreement(program: Program, controller: Any, senses: Senses) -> None:
     # Obstacle channels are zero for every other agent, and zero in some hops for the rest.
     cleared = rng.random((*shape[:4], 1)) < 0.5
     cleared[:, ::2] = True
-    observations[np.broadcast_to(cleared, shape) & np.array(_build_obstacle_mask(senses))[:, None]] = 0.0
+    is_obstacle_channel = np.array([feature.among == "obstacles" for feature in senses.features])
+    observations[np.broadcast_to(cleared, shape) & is_obstacle_channel[:, None]] = 0.0
     expected, actual = _evaluate(controller, observations), program(observations) / program.acceleration_scale
     largest_observation = np.abs(observations).max(axis=(2, 3, 4))[..., None]
     scale = np.maximum(np.abs(expected).max(axis=-1, keepdims=True), largest_observation)

@@ -1,4 +1,8 @@
-"""Fill in the templates of exported files: placeholders (`@word@`) and optional parts."""
+"""Source text of exported C and Python files: filled templates, and the weight functions of features.
+
+A weight consists of arithmetic and functions of `math` (see `equiflock.features.feature`). Global constants are
+replaced by their values, so that the source needs only `math`.
+"""
 
 from __future__ import annotations
 
@@ -8,57 +12,17 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import reduce
 from importlib.resources import files
 from typing import Any, NoReturn
 
 import numpy as np
 
 from equiflock._runtime.checks import InputError, is_finite, shorten_repr
+from equiflock.controllers.networks.architecture import obstacle_channel
+from equiflock.deployment.export.program import Program
 from equiflock.features import Feature
-
-
-def fill_template(name: str, words: Mapping[str, object], parts: Collection[str], comment: tuple[str, str]) -> str:
-    """Return a template with its placeholders filled in and only the given parts.
-
-    More than two empty lines in a row become two.
-
-    Args:
-        name: file name in templates/.
-        words: value of each placeholder `@word@`.
-        parts: optional parts to keep. A part is enclosed by comment lines `[part` and `part]`; parts may be nested.
-        comment: start and end of a comment in the template's language.
-    """
-    opened, closed = map(re.escape, comment)
-    begins, ends = re.compile(rf"\s*{opened}\[(\w+){closed}"), re.compile(rf"\s*{opened}(\w+)\]{closed}")
-    lines: list[str] = []
-    enclosing: list[str] = []
-    for line in files(__package__).joinpath("templates", name).read_text().splitlines():
-        if begin := begins.fullmatch(line):
-            enclosing.append(begin[1])
-        elif end := ends.fullmatch(line):
-            assert enclosing.pop() == end[1]
-        elif all(part in parts for part in enclosing):
-            lines.append(line)
-    text = re.sub(r"@(\w+)@", lambda match: str(words[match[1]]), "\n".join(lines))
-    # Parts that are left out leave too many empty lines.
-    return re.sub(r"\n{4,}", "\n\n\n", text) + "\n"
-
-
-def make_identifier(stem: str) -> str:
-    """Return a file stem as a lower-case identifier of C and Python; characters other than letters and digits become _.
-
-    Raise InputError if it does not start with a letter.
-    """
-    word = re.sub(r"\W", "_", stem, flags=re.ASCII).lower()
-    if not re.match(r"[a-z]", word):
-        raise InputError(f"the name of an exported file must start with a letter, got {stem!r}")
-    return word
-
-
-# Translate the weight functions of features to Python or C source.
-#
-# A weight consists of arithmetic and functions of `math` (see `equiflock.features.feature`). Global constants are
-# replaced by their values, so that the source needs only `math`.
+from equiflock.version import __version__
 
 MATH_FUNCTIONS = """sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan atan2 hypot floor ceil
 pow erf erfc fabs copysign fmod"""
@@ -87,13 +51,97 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 OPERATORS = ARITHMETIC | UNARY_OPERATORS | LOGIC | RELATIONS
 
 
+def fill_template(name: str, words: Mapping[str, object], parts: Collection[str], comment: tuple[str, str]) -> str:
+    """Return a template with its placeholders filled in and only the given parts.
+
+    Args:
+        name: file name in templates/.
+        words: value of each placeholder `@word@`.
+        parts: optional parts to keep. A part is enclosed by comment lines `[part` and `part]`; parts may be nested.
+        comment: start and end of a comment in the template's language.
+    """
+    opened, closed = map(re.escape, comment)
+    begins, ends = re.compile(rf"\s*{opened}\[(\w+){closed}"), re.compile(rf"\s*{opened}(\w+)\]{closed}")
+    lines: list[str] = []
+    enclosing: list[str] = []
+    for line in files(__package__).joinpath("templates", name).read_text().splitlines():
+        if begin := begins.fullmatch(line):
+            enclosing.append(begin[1])
+        elif end := ends.fullmatch(line):
+            assert enclosing.pop() == end[1]
+        elif all(part in parts for part in enclosing):
+            lines.append(line)
+    text = re.sub(r"@(\w+)@", lambda match: str(words[match[1]]), "\n".join(lines))
+    # Parts that are left out leave too many empty lines.
+    return re.sub(r"\n{4,}", "\n\n\n", text) + "\n"
+
+
+def make_common_words(program: Program, stem: str) -> dict[str, Any]:
+    """Return the values of placeholders that all templates of agents share."""
+    senses = program.senses
+    length, time = senses.scales
+    return {
+        "file": stem,
+        "name": make_identifier(stem),
+        "controller": program.name,
+        "version": __version__,
+        "D": program.dimensions,
+        "K": senses.hops,
+        "C": senses.width,
+        "obstacle_channel": obstacle_channel(senses),
+        "length": f"{length:g}",
+        "time": f"{time:g}",
+    }
+
+
+def make_orbit_words(program: Program) -> dict[str, float]:
+    """Return the values of the placeholders in the part `orbit`; empty if the program has no orbit technique."""
+    if program.orbit is None:
+        return {}
+    gravity_break, cosine, sine, near, slow = program.orbit.coefficients
+    return {"minus_break": -gravity_break, "cosine": cosine, "sine": sine, "near": near, "slow": slow}
+
+
+def list_template_parts(program: Program) -> set[str]:
+    """Return the names of the optional parts of the templates that a program needs."""
+    optional = {
+        "plane": program.dimensions == 2,
+        "space": program.dimensions == 3,
+        "fixed": program.senses.topology == "fixed",
+        "orbit": program.orbit is not None,
+        "scaled": program.senses.is_scaled,
+        "unscaled": not program.senses.is_scaled,
+        "near": program.near_obstacle_layers,
+        f"clamp_{program.clamp_by}": program.clamp is not None,
+    }
+    parts = {name for name, is_needed in optional.items() if is_needed}
+    return parts | {f"mean_{group}" for group in list_mean_groups(program)} | program.activations
+
+
+def list_mean_groups(program: Program) -> set[str]:
+    """Return the groups of neighbours, "same" or "others", over which a channel is a mean: these must be counted."""
+    pairs = zip(program.senses.features, program.senses.channels, strict=True)
+    groups = {str(feature.among) for feature, (_, aggregation) in pairs if aggregation == "mean"}
+    return groups & {"same", "others"}
+
+
+def make_identifier(stem: str) -> str:
+    """Return a file stem as a lower-case identifier of C. Raise InputError if it does not start with a letter."""
+    word = re.sub(r"\W", "_", stem, flags=re.ASCII).lower()
+    if not re.match(r"[a-z]", word):
+        raise InputError(f"the name of an exported file must start with a letter, got {stem!r}")
+    return word
+
+
 def format_c_float(number: float) -> str:
-    """Return a number, rounded to float32, as a C constant. Raise InputError if it is finite but too large."""
+    """Return a number, rounded to float32, as a C constant. Raise InputError if it is NaN, or finite but too large."""
     if MAX_FLOAT32 < abs(number) < math.inf:
         raise InputError(
             f"constants must be at most {MAX_FLOAT32:.1e}, the largest float in C, got {shorten_repr(number)}"
         )
-    if not math.isfinite(number):
+    if math.isnan(number):
+        raise InputError(f"constants of an exported controller must be numbers, got {number}")
+    if math.isinf(number):
         return "INFINITY" if number > 0 else "(-INFINITY)"
     text = f"{float(np.float32(number)):.9g}"
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
@@ -105,11 +153,7 @@ def _format_variable(name: str) -> str:
 
 
 class Formula:
-    """The weight function of a feature as a syntax tree.
-
-    Args:
-        feature: its weight must consist of arithmetic, `if` and functions of `math`; else InputError.
-    """
+    """The weight function of a feature as a syntax tree: arithmetic, `if` and functions of `math`, else InputError."""
 
     def __init__(self, feature: Feature) -> None:
         self.name = feature.name
@@ -137,7 +181,7 @@ class Formula:
         return f"def {function_name}({', '.join(self.arguments)}):\n" + textwrap.indent(body, "    ")
 
     def to_c(self, function_name: str) -> str:
-        """Return a C99 function of `float` with this name. Raise InputError if a statement cannot be translated."""
+        """Return a C99 function of `float` with this name."""
         parameters = ", ".join(f"float {_format_variable(name)}" for name in self.arguments)
         lines = [f"static inline float {function_name}({parameters})", "{"]
         # Not every weight uses all of its arguments.
@@ -155,14 +199,12 @@ class Formula:
         return [text for line in lines for text in self._format_statement(line, depth)]
 
     def _format_statement(self, line: ast.stmt, depth: int) -> list[str]:
-        """Return the C lines of a return, assignment, if or pass. Raise InputError for any other statement."""
+        """Return the C lines of a return, assignment, if or pass."""
         pad = "    " * depth
         match line:
             case ast.Return(value=ast.expr() as value):
                 return [f"{pad}return {self._format_expression(value)};"]
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                return [f"{pad}{_format_variable(name)} = {self._format_expression(value)};"]
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 return [f"{pad}{_format_variable(name)} = {self._format_expression(value)};"]
             case ast.AugAssign(target=ast.Name(id=name), op=operator, value=value):
                 result = ast.BinOp(ast.Name(name, ast.Load()), operator, value)
@@ -177,10 +219,7 @@ class Formula:
         return self._raise_unsupported(f"{ast.unparse(line)!r} cannot be translated to C")
 
     def _format_expression(self, node: ast.expr, is_condition: bool = False) -> str:
-        """Return an expression in C. Raise InputError if it is unsupported.
-
-        `is_condition`: only the truth value of the expression counts.
-        """
+        """Return an expression in C; of a condition only the truth value counts."""
         match node:
             case ast.Constant(value=bool() as value):
                 return "1.0f" if value else "0.0f"
@@ -218,10 +257,7 @@ class Formula:
         """Return a function call in C; `name` is the Python name, and `arguments` are C expressions."""
         # fmaxf and fminf take two arguments: nest them.
         if name in ("max", "min"):
-            text = arguments[0]
-            for argument in arguments[1:]:
-                text = f"{C_FUNCTIONS[name]}({text}, {argument})"
-            return text
+            return reduce(lambda text, argument: f"{C_FUNCTIONS[name]}({text}, {argument})", arguments)
         # log(x, base)
         if name == "log" and len(arguments) == 2:
             return f"(logf({arguments[0]}) / logf({arguments[1]}))"
@@ -238,18 +274,15 @@ class Formula:
 def build_formulas(features: Iterable[Feature]) -> dict[Callable[..., float], tuple[str, Formula]]:
     """Return, by weight function, its name in the export and its formula.
 
-    A name is "weigh_" and the feature's name, with a number if it is taken. Features that differ only in their options
-    share a formula: options are its arguments.
+    Features that differ only in their options share a formula: options are its arguments.
     """
     formulas: dict[Callable[..., float], tuple[str, Formula]] = {}
-    names: set[str] = set()
     for feature in features:
         if feature.weight not in formulas:
             name = "weigh_" + re.sub(r"\W", "_", feature.name.partition(":")[0], flags=re.ASCII)
             # Different feature names may give the same identifier.
-            name = name if name not in names else f"{name}_{len(names)}"
-            names.add(name)
-            formulas[feature.weight] = name, Formula(feature)
+            is_taken = name in (other for other, _ in formulas.values())
+            formulas[feature.weight] = f"{name}_{len(formulas)}" if is_taken else name, Formula(feature)
     return formulas
 
 
@@ -279,14 +312,10 @@ class _NameResolver(ast.NodeTransformer):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         """Return the assignment without its type; `pass` if nothing is assigned."""
-        # Drop the type of a local variable.
         return self.visit(ast.Assign([node.target], node.value)) if node.value is not None else ast.Pass()
 
     def _resolve_value(self, node: ast.AST, value: Any) -> ast.AST:
-        """Return a number as a constant, or a function as the name of its equivalent in `math` or builtins.
-
-        Raise InputError for any other value.
-        """
+        """Return a number as a constant, or a function as the name of its equivalent in `math` or builtins."""
         if is_finite(value):
             return ast.Constant(float(value))
         if value in (math.inf, -math.inf) and isinstance(value, float):

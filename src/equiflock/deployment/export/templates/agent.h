@@ -1,4 +1,4 @@
-/* @title@
+/* @controller@: @D@ dimensions, @K@ hops of @C@ channels
  *
  * The controller of one agent of a flock: messages of neighbours in, the agent's acceleration and next message out.
  * C99, single precision, no heap; needs only libm. @file@.README.md documents the message.
@@ -11,7 +11,12 @@
  *         @name@_receive(&agent, received, length);            for each message that arrives before `end`
  *         @name@_end(&agent, acceleration);                    then apply the acceleration
  *
-@units@
+/*[unscaled*/
+ * Positions, velocities and accelerations are in the controller's units.
+/*unscaled]*/
+/*[scaled*/
+ * The controller's unit of length is @length@ of the robots' units, its second @time@ of their seconds.
+/*scaled]*/
  * Memory: @ram@ bytes of RAM per agent with @NAME@_NEIGHBOURS = @neighbours@ (@slot@ bytes per neighbour),
  * @stack@ bytes of numbers on the stack, @weights@ bytes of constant weights.
  */
@@ -399,13 +404,76 @@ static inline void @name@_layer(const float *weight, const float *bias, int outp
         }
 }
 
-@activations@
+/*[tanh*/
+static inline void @name@_tanh(int count, float *x)
+{
+    int n;
+    for (n = 0; n < count; n++)
+        x[n] = tanhf(x[n]);
+}
+
+/*tanh]*/
+/*[scale_log*/
+/* x ln(1 + |x|) / |x|, which shortens long vectors */
+static inline void @name@_scale_log(int count, float *x)
+{
+    int n, d;
+    for (n = 0; n < count; n++, x += @D@) {
+        float norm = 1e-30f;
+        for (d = 0; d < @D@; d++)
+            norm += x[d] * x[d];
+        norm = sqrtf(norm);
+        norm = log1pf(norm) / norm;
+        for (d = 0; d < @D@; d++)
+            x[d] *= norm;
+    }
+}
+
+/*scale_log]*/
+/*[scale_tanh*/
+/* x tanh |x|, which shortens short vectors */
+static inline void @name@_scale_tanh(int count, float *x)
+{
+    int n, d;
+    for (n = 0; n < count; n++, x += @D@) {
+        float norm = 1e-30f;
+        for (d = 0; d < @D@; d++)
+            norm += x[d] * x[d];
+        norm = sqrtf(norm);
+        norm = tanhf(norm);
+        for (d = 0; d < @D@; d++)
+            x[d] *= norm;
+    }
+}
+
+/*scale_tanh]*/
 /* End a step: compute the acceleration in the robots' units. Return the number of neighbours used, or -1 with a zero
  * acceleration if the acceleration or the measured state is not finite. */
 static inline int @name@_end(@name@_agent *agent, float acceleration[@NAME@_D])
 {
     int d, n, kept = 0, used = @name@_observe(agent);
+    float @buffers@;
+/*[near*/
+    int near_obstacle = 0; /* is the obstacle channel, @obstacle_channel@, not zero in any hop */
+    for (n = 0; n < @NAME@_K; n++)
+        for (d = 0; d < @NAME@_D; d++)
+            near_obstacle |= agent->observations[(n * @NAME@_C + @obstacle_channel@) * @NAME@_D + d] != 0.0f;
+/*near]*/
 @network@
+/*[clamp_entry*/
+    /* Not with fminf and fmaxf, which replace NaN by a number. */
+    for (d = 0; d < @D@; d++)
+        @output@[d] = @output@[d] > @clamp@ ? @clamp@ : @output@[d] < -@clamp@ ? -@clamp@ : @output@[d];
+/*clamp_entry]*/
+/*[clamp_norm*/
+    {
+        const float norm = sqrtf(@square@);
+        for (d = 0; d < @D@ && norm > @clamp@; d++)
+            @output@[d] *= @clamp@ / norm;
+    }
+/*clamp_norm]*/
+    for (d = 0; d < @NAME@_D; d++)
+        acceleration[d] = @output@[d]@scale@;
     for (d = 0; d < @NAME@_D; d++)
         if (!isfinite(acceleration[d]) || !isfinite(agent->position[d]) || !isfinite(agent->velocity[d]))
             used = -1;

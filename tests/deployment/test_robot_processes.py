@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import equiflock as ef
-from equiflock.deployment.agent_processes import AgentProcesses
 from equiflock.deployment.link_frames import REPORT, RobotReport, pack_frame, parse_report
+from equiflock.deployment.robot_processes import RobotProcesses
 from tests.deployment.robots import children
 
 pytest.importorskip("zenoh")
@@ -33,7 +33,7 @@ def settings(program: Path, kind: str = "numpy") -> dict[int, dict[str, Any]]:
 
 def test_an_agent_that_never_answers_is_named(tmp_path: Path) -> None:
     (tmp_path / "asleep.py").write_text("import time\ntime.sleep(1000)\n")
-    processes = AgentProcesses(settings(tmp_path / "asleep.py"), port=0, answer_timeout=1.0, startup_timeout=0.5)
+    processes = RobotProcesses(settings(tmp_path / "asleep.py"), port=0, answer_timeout=1.0, startup_timeout=0.5)
     with pytest.raises(ef.InputError, match=r"1 of 1 agents did not answer within 0.5 s: 0"), processes:
         pass
     assert not children()
@@ -47,7 +47,7 @@ def test_an_agent_may_import_what_is_on_the_users_paths(tmp_path: Path, monkeypa
     (tmp_path / "there" / "only_there.py").write_text(HONEST)
     (tmp_path / "program.py").write_text("from only_there import Agent\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "there"))
-    with AgentProcesses(settings(tmp_path / "program.py"), port=0, answer_timeout=1.0) as processes:
+    with RobotProcesses(settings(tmp_path / "program.py"), port=0, answer_timeout=1.0) as processes:
         pass
     assert processes.reports[0].seconds == []
 
@@ -56,7 +56,7 @@ def test_unknown_senders_are_ignored_and_invalid_reports_are_counted(tmp_path: P
     import zenoh
 
     (tmp_path / "program.py").write_text(HONEST)
-    with AgentProcesses(settings(tmp_path / "program.py"), port=0, answer_timeout=0.2) as processes:
+    with RobotProcesses(settings(tmp_path / "program.py"), port=0, answer_timeout=0.2) as processes:
         config = {"mode": "peer", "connect": {"endpoints": [processes._endpoint]}}
         with zenoh.open(zenoh.Config.from_json5(json.dumps(config))) as stranger:
             frames: list[Any] = []
@@ -87,5 +87,5 @@ def test_reports_with_invalid_values_are_not_parsed(wrong: dict[str, Any]) -> No
 def test_an_agent_that_fails_at_once_says_why(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("raise RuntimeError('no motors')\n")
     with pytest.raises(ef.InputError, match=r"agent 0 ended before the flight began.*no motors"):
-        AgentProcesses(settings(tmp_path / "broken.py"), port=0, answer_timeout=1.0).__enter__()
+        RobotProcesses(settings(tmp_path / "broken.py"), port=0, answer_timeout=1.0).__enter__()
     assert not children()

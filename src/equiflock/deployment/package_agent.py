@@ -1,15 +1,10 @@
-"""The interface of one robot's controller: messages in, an acceleration and the next message out.
-
-Robot processes import this file, so it has few imports: it imports kernels only for agents that need them.
-"""
+"""An agent that runs the package's senses and controller on a robot; it works for every local controller."""
 
 from __future__ import annotations
 
-import importlib.util
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -22,78 +17,11 @@ from equiflock.observations.orbit import Orbit
 from equiflock.protocols import Controller
 from equiflock.simulation.flight_builder import make_decision_function
 
-AgentKind: TypeAlias = Literal["numpy", "c", "package"]
-"""Implementation of an agent: the exported NumPy file, the exported C header as a shared library, or the package."""
-
-
-class Agent(Protocol):
-    """The controller of one robot. A step is `begin`, `receive` for each message that arrives, and `end`.
-
-    The order is that of `equiflock.simulate`: all agents send their state and their observations of the previous step,
-    then receive messages, then act. An agent has no input other than these calls.
-    """
-
-    step: int
-    """Number of the current step, which its messages contain; `end` increments it."""
-
-    def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
-        """Begin a step with the robot's measured position and velocity, D numbers each. Return the message to send."""
-        ...
-
-    def receive(self, message: bytes) -> str | None:
-        """Store a message of this step. Return None if it was stored, else the reason why it was dropped."""
-        ...
-
-    def end(self) -> Iterable[float]:
-        """End the step. Return the acceleration, D float32 numbers in the robot's units."""
-        ...
-
-
-def import_agent_class(path: str | os.PathLike[str]) -> Callable[..., Agent]:
-    """Run an exported NumPy file and return its class `Agent`. Its weights (.npz) must be in the same directory."""
-    spec = importlib.util.spec_from_file_location("exported_agent", path)
-    assert spec is not None and spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    agent_class: Callable[..., Agent] = module.Agent
-    return agent_class
-
-
-def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
-    """Return a function that makes new agents, at step 0 and without observations.
-
-    For kind "package", compile the agent's kernels before returning.
-
-    Args:
-        kind: implementation of the agent.
-        program: path of the exported file (.py) or the shared library (.so), or the name of a controller.
-        settings: `number` and `group` of the robot; for the package all arguments of `PackageAgent`.
-    """
-    if kind == "numpy":
-        make = import_agent_class(program)
-        return lambda: make(settings["number"], settings["group"])
-    if kind == "c":
-        from equiflock.deployment.compiled_agent import CompiledAgent
-
-        return lambda: CompiledAgent(program, settings["number"], settings["group"])
-
-    compile_kernels(program, **settings)
-    return lambda: PackageAgent(program, **settings)
-
-
-# An agent that runs the package's senses and controller; works for every local controller.
-
 
 class PackageAgent:
-    """An agent that builds a flock from itself and the senders of its messages, and computes its observations.
+    """An `Agent` that builds a flock from itself and the senders of its messages, and computes its observations.
 
-    Args:
-        controller: a local controller, or its name.
-        number: number of the robot in its messages.
-        group: group of the robot.
-        dimensions: D.
-        comm_radius: R, in the robots' unit of length.
-        orbit: arguments of `Orbit`, or None for no orbit technique.
+    `controller` is a local controller or its name, `orbit` the arguments of `Orbit`, or None for no orbit technique.
     """
 
     def __init__(
@@ -115,17 +43,14 @@ class PackageAgent:
         self._received: dict[int, Message] = {}
 
     def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
-        """Begin a step with the robot's measured position and velocity, D numbers each. Return the message to send."""
+        """Begin a step and return the message."""
         r, v = np.array(position, np.float32), np.array(velocity, np.float32)
         self._own_message = Message(self.number, self.step, r, v, self._relayed_hops, self.group)
         self._received = {}
         return encode_message(self._own_message)
 
     def receive(self, message: bytes) -> str | None:
-        """Store a message of this step. Return None if it was stored, else the reason why it was dropped.
-
-        At most one message per sender and step is stored, the first.
-        """
+        """Store the first message of each sender at this step. Return None, or why the message was dropped."""
         decoded = decode_message(message, self._senses, self._dimensions)
         if isinstance(decoded, str):
             return decoded
@@ -137,10 +62,7 @@ class PackageAgent:
         return None
 
     def end(self) -> list[float]:
-        """End the step. Return the acceleration, D float32 numbers in the robots' units.
-
-        Keep the observations for the next message, and increment `step`.
-        """
+        """End the step and return the acceleration; keep the observations for the next message."""
         # Sorted by sender, so that sums do not depend on the order of arrival.
         messages = [self._own_message, *(self._received[sender] for sender in sorted(self._received))]
         flock = _build_flock(messages, self._comm_radius)
@@ -160,10 +82,7 @@ class PackageAgent:
 
 
 def compile_kernels(controller: str | Controller, **settings: Any) -> None:
-    """Compile all kernels of an agent before the flight, by running one step with one neighbour.
-
-    `settings` are the arguments of `PackageAgent`; `number`, `dimensions` and `comm_radius` are required.
-    """
+    """Compile all kernels of a `PackageAgent` with these arguments, by running one step with one neighbour."""
     D = settings["dimensions"]
     nearby, zero = [0.1 * settings["comm_radius"]] * D, [0.0] * D
     agent = PackageAgent(controller, **settings)

@@ -127,3 +127,9 @@ def test_numbers_beyond_float32_are_refused(number: float) -> None:
     with pytest.raises(ef.InputError, match=r"at most 3.4e\+38, the largest float in C"):
         format_c_float(number)
     assert format_c_float(-math.inf) == "(-INFINITY)"
+
+
+@pytest.mark.parametrize("number", [math.nan, np.float32("nan")])
+def test_nan_is_refused(number: float) -> None:
+    with pytest.raises(ef.InputError, match="constants of an exported controller must be numbers, got nan"):
+        format_c_float(number)

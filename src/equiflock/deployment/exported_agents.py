@@ -1,4 +1,4 @@
-"""Agents from an exported C header, compiled with the system's C compiler and called through ctypes.
+"""The interface of one robot's controller, and the exported NumPy files and C headers that implement it.
 
 Robot processes import this file, so it imports NumPy, and modules of the package that import NumPy, only when needed.
 """
@@ -6,18 +6,21 @@ Robot processes import this file, so it imports NumPy, and modules of the packag
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+AgentKind: TypeAlias = Literal["numpy", "c", "package"]
+"""Implementation of an agent: the exported NumPy file, the exported C header as a shared library, or the package."""
 COMPILER_FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic")
 DROP_REASONS = (
     None,
@@ -31,17 +34,7 @@ DROP_REASONS = (
     "sender is not a neighbour",
 )
 """Meaning of the return codes of NAME_receive; 0: the message was received."""
-
-# The header's functions are static, so that several files can include it; a shared library needs exported symbols.
 LIBRARY_SOURCE = """#include "{header}"
-size_t exported_agent_size(void);
-size_t exported_message_size(void);
-int exported_dimensions(void);
-void exported_init({name}_agent *agent, uint32_t number, uint8_t group);
-void exported_begin({name}_agent *agent, const float *position, const float *velocity, uint8_t *message);
-int exported_receive({name}_agent *agent, const uint8_t *message, size_t length);
-int exported_end({name}_agent *agent, float *acceleration);
-const float *exported_observations(const {name}_agent *agent);
 size_t exported_agent_size(void) {{ return sizeof({name}_agent); }}
 size_t exported_message_size(void) {{ return {NAME}_MESSAGE; }}
 int exported_dimensions(void) {{ return {NAME}_D; }}
@@ -53,6 +46,57 @@ int exported_receive({name}_agent *agent, const uint8_t *message, size_t length)
 int exported_end({name}_agent *agent, float *acceleration) {{ return {name}_end(agent, acceleration); }}
 const float *exported_observations(const {name}_agent *agent) {{ return agent->observations; }}
 """
+"""Source of a shared library. The header's functions are static, so that several files can include it."""
+
+
+class Agent(Protocol):
+    """The controller of one robot. A step is `begin`, `receive` for each message that arrives, and `end`.
+
+    The order is that of `equiflock.simulate`: all agents send their state and their observations of the previous step,
+    then receive messages, then act. An agent has no input other than these calls.
+    """
+
+    step: int
+    """Number of the current step, which its messages contain; `end` increments it."""
+
+    def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
+        """Begin a step with the robot's measured position and velocity, D numbers each. Return the message to send."""
+        ...
+
+    def receive(self, message: bytes) -> str | None:
+        """Store a message of this step. Return None if it was stored, else the reason why it was dropped."""
+        ...
+
+    def end(self) -> Iterable[float]:
+        """End the step. Return the acceleration, D float32 numbers in the robot's units."""
+        ...
+
+
+def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
+    """Return a function that makes new agents, at step 0 and without observations; compile the kernels of the package.
+
+    `program` is the path of the exported file (.py) or the shared library (.so), or the name of a controller.
+    `settings` are `number` and `group` of the robot; for the package all arguments of `PackageAgent`.
+    """
+    if kind == "package":
+        from equiflock.deployment.package_agent import PackageAgent, compile_kernels
+
+        compile_kernels(program, **settings)
+        return lambda: PackageAgent(program, **settings)
+    if kind == "c":
+        return lambda: CompiledAgent(program, settings["number"], settings["group"])
+    agent_class = import_agent_class(program)
+    return lambda: agent_class(settings["number"], settings["group"])
+
+
+def import_agent_class(path: str | os.PathLike[str]) -> Callable[..., Agent]:
+    """Run an exported NumPy file and return its class `Agent`. Its weights (.npz) must be in the same directory."""
+    spec = importlib.util.spec_from_file_location("exported_agent", path)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    agent_class: Callable[..., Agent] = module.Agent
+    return agent_class
 
 
 def compile_header(
@@ -60,19 +104,12 @@ def compile_header(
     library: str | os.PathLike[str],
     *,
     neighbours: int | None = None,
-    last_known: int = 0,
     flags: tuple[str, ...] = COMPILER_FLAGS,
 ) -> Path:
     """Compile an exported header to a shared library for `CompiledAgent`. Return the library's path.
 
-    The compiler is $CC, or cc. Raise InputError if it or the header is missing, or if it fails; warnings are errors.
-
-    Args:
-        header: header written by `equiflock.export`.
-        library: path of the library.
-        neighbours: largest number of neighbours of an agent; the header's default if None.
-        last_known: extra steps for which the last message of a silent neighbour is used.
-        flags: compiler flags.
+    An agent has room for `neighbours`; for the header's default if None. The compiler is $CC, or cc. Raise InputError
+    if it or the header is missing, or if it fails; warnings are errors.
     """
     from equiflock._runtime.checks import InputError
     from equiflock.deployment.export.source_text import make_identifier
@@ -89,12 +126,10 @@ def compile_header(
     if not header.is_file():
         raise InputError(f"header must be an exported file, but {header} does not exist")
     name = make_identifier(header.stem)
-    NAME = name.upper()
-    capacity = [] if neighbours is None else [f"-D{NAME}_NEIGHBOURS={neighbours}"]
-    source = LIBRARY_SOURCE.format(header=header, name=name, NAME=NAME)
-    macros = [*capacity, f"-D{NAME}_LAST_KNOWN={last_known}"]
-    command = [compiler, *options, *flags, *macros, "-shared", "-fPIC", "-x", "c", "-"]
-    done = subprocess.run([*command, "-o", str(library), "-lm"], input=source, text=True, capture_output=True)
+    source = LIBRARY_SOURCE.format(header=header, name=name, NAME=name.upper())
+    macros = [] if neighbours is None else [f"-D{name.upper()}_NEIGHBOURS={neighbours}"]
+    command = [compiler, *options, *flags, *macros, "-shared", "-fPIC", "-x", "c", "-", "-o", str(library), "-lm"]
+    done = subprocess.run(command, input=source, text=True, capture_output=True)
     if done.returncode != 0:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
         raise InputError(f"{compiler} cannot compile {header.name}: {reason}")
@@ -102,13 +137,7 @@ def compile_header(
 
 
 class CompiledAgent:
-    """An agent of a compiled library; implements `equiflock.deployment.agents.Agent`.
-
-    Args:
-        library: library written by `compile_header`.
-        number: number of the agent.
-        group: group of the agent, from 0 to 254.
-    """
+    """An `Agent` of a library written by `compile_header`; its group is from 0 to 254."""
 
     def __init__(self, library: str | os.PathLike[str], number: int, group: int = 0) -> None:
         self._library: Any = ctypes.CDLL(str(Path(library).resolve()))
@@ -120,7 +149,7 @@ class CompiledAgent:
         self._dimensions = self._library.exported_dimensions()
         self._agent = (ctypes.c_uint32 * (-(-self.size // 4)))()
         self._message = (ctypes.c_char * self._library.exported_message_size())()
-        self._vectors = [(ctypes.c_float * self._dimensions)() for _ in range(3)]
+        self._position, self._velocity, self._acceleration = ((ctypes.c_float * self._dimensions)() for _ in range(3))
         self._library.exported_init(self._agent, ctypes.c_uint32(number), ctypes.c_uint8(group))
 
     @property
@@ -133,11 +162,8 @@ class CompiledAgent:
         self._agent[1] = step
 
     def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
-        """Begin a step with the robot's measured position and velocity. Return the message to send.
-
-        Raise InputError if one of them does not have D numbers.
-        """
-        for vector, values in zip(self._vectors, (position, velocity), strict=False):
+        """Begin a step and return the message. Raise InputError if a vector does not have D numbers."""
+        for vector, values in ((self._position, position), (self._velocity, velocity)):
             numbers = [float(number) for number in values]
             if len(numbers) != self._dimensions:
                 from equiflock._runtime.checks import InputError, shorten_repr
@@ -146,17 +172,17 @@ class CompiledAgent:
                     f"position and velocity must have {self._dimensions} numbers, got {shorten_repr(values)}"
                 )
             vector[:] = numbers
-        self._library.exported_begin(self._agent, self._vectors[0], self._vectors[1], self._message)
+        self._library.exported_begin(self._agent, self._position, self._velocity, self._message)
         return bytes(self._message.raw)
 
     def receive(self, message: bytes) -> str | None:
-        """Store a message of this step. Return None if it was stored, else the reason why it was dropped."""
+        """Store a message. Return None, or why it was dropped."""
         return DROP_REASONS[self._library.exported_receive(self._agent, message, len(message))]
 
     def end(self) -> list[float]:
-        """End the step. Return the acceleration, D numbers in the robot's units."""
-        self._library.exported_end(self._agent, self._vectors[2])
-        return list(self._vectors[2])
+        """End the step and return the acceleration."""
+        self._library.exported_end(self._agent, self._acceleration)
+        return list(self._acceleration)
 
     def read_observations(self, hops: int, channels: int) -> NDArray[np.float32]:
         """Return a copy of the observations (K, C, D) of the last step that ended; K = `hops`, C = `channels`."""

@@ -20,7 +20,18 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from equiflock._runtime.checks import InputError
-from equiflock.deployment.link_frames import END, HELLO, REPORT, RobotReport, pack_frame, parse_report, unpack_frame
+from equiflock._runtime.imports import require_modules
+from equiflock.deployment.link_frames import (
+    END,
+    HELLO,
+    REPORT,
+    RobotReport,
+    declare_publisher,
+    open_session,
+    pack_frame,
+    parse_report,
+    unpack_frame,
+)
 
 PACKAGE = Path(__file__).parent.parent
 ROBOT_CODE = (
@@ -45,17 +56,12 @@ class ReceivedFrame(NamedTuple):
     content: bytes
 
 
-class AgentProcesses:
+class RobotProcesses:
     """The robot processes of a swarm, one per robot. A context manager, so that no process is left after an error.
 
     Entering starts the processes and waits until all are ready. Leaving collects their reports, except after an
-    exception, and ends them.
-
-    Args:
-        settings: settings of each robot by number (see `equiflock.deployment.robot`), without those of the link.
-        port: port of 127.0.0.1 on which the host listens; 0 for any free port.
-        answer_timeout: seconds that a robot may take to answer.
-        startup_timeout: seconds for robots to start; None for STARTUP_TIMEOUT.
+    exception, and ends them. `settings` are those of each robot by number, without those of the link (see
+    `swarm.build_robot_settings`), `port` is a port of 127.0.0.1, or 0 for any free one, and timeouts are in seconds.
     """
 
     def __init__(
@@ -82,7 +88,7 @@ class AgentProcesses:
         self._port = port
         self._startup_timeout = STARTUP_TIMEOUT + len(settings) if startup_timeout is None else startup_timeout
 
-    def __enter__(self) -> AgentProcesses:
+    def __enter__(self) -> RobotProcesses:
         try:
             self._open_session()
             for number, settings in self._settings.items():
@@ -104,14 +110,11 @@ class AgentProcesses:
 
     @property
     def active_robots(self) -> set[int]:
-        """Robots that are not in `lost_robots`. `poll_processes` updates these."""
+        """Robots that are not in `lost_robots`."""
         return set(self._processes) - set(self.lost_robots)
 
     def send(self, frames: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Send frames, given by robot, except to lost and late robots. Return the frames that were sent.
-
-        Frames for late robots are discarded: a robot that answers again gets the next ones.
-        """
+        """Send frames, given by robot, except to lost and late robots. Return the frames that were sent."""
         sent = {n: frame for n, frame in frames.items() if n not in self.lost_robots and n not in self.late_robots}
         for number, frame in sent.items():
             self._publishers[number].put(frame)
@@ -120,30 +123,32 @@ class AgentProcesses:
     def gather(self, kind: int, step: int, robots: Iterable[int]) -> dict[int, bytes]:
         """Wait for a frame of this kind and step from each of `robots`. Return the contents that arrived, by robot.
 
-        Lost and late robots are not awaited. Robots that do not answer within `answer_timeout` become late. Frames of
-        another kind or step are discarded.
+        Robots that do not answer within `answer_timeout` become late.
+        """
+        awaited = set(robots) - self.late_robots
+        contents = self._wait_for(kind, step, awaited, self.answer_timeout)
+        self.late_robots |= awaited - set(contents) - set(self.lost_robots)
+        return contents
+
+    def _wait_for(self, kind: int, step: int | None, robots: set[int], timeout: float) -> dict[int, bytes]:
+        """Return the contents of frames of this kind, and of this step or any, by robot; discard other frames.
+
+        Wait for all of `robots` that are not lost, at most `timeout` seconds. A lost robot ends the wait for HELLO.
         """
         contents: dict[int, bytes] = {}
-        waiting = set(robots) - set(self.lost_robots) - self.late_robots
-        deadline = time.monotonic() + self.answer_timeout
-        while waiting - set(contents):
+        deadline = time.monotonic() + timeout
+        while robots - set(contents) - set(self.lost_robots) and not (kind == HELLO and self.lost_robots):
             frame = self.next_frame(POLL_INTERVAL)
-            if frame is not None:
-                if (frame.kind, frame.step) == (kind, step):
-                    contents[frame.number] = frame.content
-                continue
-            self.poll_processes()
-            waiting -= set(self.lost_robots)
-            if time.monotonic() > deadline:
-                self.late_robots |= waiting - set(contents)
-                break
+            if frame is None:
+                self.poll_processes()
+                if time.monotonic() > deadline:
+                    break
+            elif frame.kind == kind and step in (None, frame.step):
+                contents[frame.number] = frame.content
         return contents
 
     def next_frame(self, seconds: float) -> ReceivedFrame | None:
-        """Return the next frame of any robot, or None if none arrives within `seconds`; 0 does not wait.
-
-        A late robot that sends a frame is no longer late.
-        """
+        """Return the next frame of any robot, which is then no longer late; None if none arrives within `seconds`."""
         try:
             frame = self._inbox.get(timeout=seconds) if seconds > 0 else self._inbox.get_nowait()
         except queue.Empty:
@@ -152,7 +157,7 @@ class AgentProcesses:
         return frame
 
     def readmit_late_robots(self) -> None:
-        """Discard all waiting frames; late robots that sent one are no longer late. For lockstep, between two steps.
+        """Discard all waiting frames between two steps in lockstep; late robots that sent one are no longer late.
 
         If all robots are late, wait until one of them sends a frame, at most `answer_timeout` seconds.
         """
@@ -166,10 +171,7 @@ class AgentProcesses:
                 self.poll_processes()
 
     def poll_processes(self) -> None:
-        """Add robots whose processes have ended to `lost_robots`, without waiting.
-
-        The reason is the name of a signal, or the exit code and the last line of stderr.
-        """
+        """Add robots whose processes have ended to `lost_robots`, with the signal, or code and last line of stderr."""
         for number in self.active_robots:
             code = self._processes[number].poll()
             if code is not None:
@@ -178,13 +180,13 @@ class AgentProcesses:
                 )
 
     def kill(self, number: int) -> None:
-        """Kill a robot's process with SIGKILL, wait until it has ended, and add the robot to `lost_robots`."""
+        """Kill a robot's process, wait until it has ended, and add the robot to `lost_robots`."""
         self._processes[number].kill()
         self._processes[number].wait()
         self.lost_robots[number] = signal.Signals.SIGKILL.name
 
     def stall(self, number: int, seconds: float) -> None:
-        """Stop a robot's process with SIGSTOP and return at once; a thread continues the process after `seconds`."""
+        """Stop a robot's process and return at once; a thread continues the process after `seconds`."""
         process = self._processes[number]
         process.send_signal(signal.SIGSTOP)
         timer = threading.Timer(seconds, process.send_signal, [signal.SIGCONT])
@@ -192,31 +194,23 @@ class AgentProcesses:
         timer.start()
 
     def _open_session(self) -> None:
-        """Open the host's zenoh session on 127.0.0.1, without discovery of other peers, and a publisher for each robot.
+        """Open the host's session and a publisher for each robot.
 
         Raise InputError if zenoh is not installed or the port cannot be used.
         """
-        try:
-            import zenoh
-        except ModuleNotFoundError as error:
-            raise InputError(f"a swarm needs {error.name}: pip install 'equiflock[deploy]'") from None
+        require_modules("deploy", "a swarm", "zenoh")
+        import zenoh
+
         port = _find_free_port(self._port)
         self._endpoint = f"tcp/127.0.0.1:{port}"
-        config = {
-            "mode": "peer",
-            "listen": {"endpoints": [self._endpoint]},
-            "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-        }
         try:
-            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+            self._session = open_session("listen", self._endpoint)
         except zenoh.ZError as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"cannot listen on port {port} of 127.0.0.1: {reason}") from None
         self._session.declare_subscriber(f"{self._key_prefix}/from/*", self._on_sample)
-        options: dict[str, Any] = {"congestion_control": zenoh.CongestionControl.BLOCK, "express": True}
         self._publishers = {
-            number: self._session.declare_publisher(f"{self._key_prefix}/to/{number}", **options)
-            for number in self._settings
+            number: declare_publisher(self._session, f"{self._key_prefix}/to/{number}") for number in self._settings
         }
 
     def _on_sample(self, sample: Any) -> None:
@@ -227,17 +221,9 @@ class AgentProcesses:
             self._inbox.put(ReceivedFrame(number, *unpack_frame(sample.payload.to_bytes())))
 
     def _start_process(self, number: int, settings: dict[str, Any]) -> None:
-        """Start the process of a robot, with single-threaded libraries and its stderr in a temporary file.
-
-        Write its settings, with those of the link, as a line of JSON to its standard input, which stays open.
-        """
+        """Start a robot, and write its settings to its standard input, which stays open, as a line of JSON."""
         # By default numerical libraries start a thread per core in every process.
-        one_thread = {
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "NUMBA_NUM_THREADS": "1",
-        }
+        one_thread = dict.fromkeys((f"{library}_NUM_THREADS" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")), "1")
         stderr = self._stderr_files[number] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _close
         process = subprocess.Popen(
             # -P: the user's PYTHONPATH applies, but not the current directory.
@@ -253,49 +239,31 @@ class AgentProcesses:
         process.stdin.flush()
 
     def _wait_for_hello(self) -> None:
-        """Wait for HELLO from all robots. Raise InputError if a process ends or `startup_timeout` passes first."""
-        missing, deadline = set(self._processes), time.monotonic() + self._startup_timeout
-        while missing:
-            frame = self.next_frame(POLL_INTERVAL)
-            if frame is not None and frame.kind == HELLO:
-                missing.discard(frame.number)
-                continue
-            self.poll_processes()
-            if self.lost_robots:
-                number, reason = next(iter(self.lost_robots.items()))
-                raise InputError(f"agent {number} ended before the flight began: {reason}")
-            if time.monotonic() > deadline:
-                numbers = ", ".join(map(str, sorted(missing)))
-                raise InputError(
-                    f"{len(missing)} of {len(self._processes)} agents did not answer within "
-                    f"{self._startup_timeout:g} s: {numbers}"
-                )
+        """Wait for HELLO from all robots. Raise InputError if a process ends or the startup timeout passes first."""
+        robots = set(self._processes)
+        missing = robots - set(self._wait_for(HELLO, None, robots, self._startup_timeout))
+        for number, reason in self.lost_robots.items():
+            raise InputError(f"agent {number} ended before the flight began: {reason}")
+        if missing:
+            numbers = ", ".join(map(str, sorted(missing)))
+            raise InputError(
+                f"{len(missing)} of {len(robots)} agents did not answer within {self._startup_timeout:g} s: {numbers}"
+            )
 
     def _collect_reports(self) -> None:
-        """Send END to all active robots, late ones included, and wait at most REPORT_TIMEOUT seconds for their reports.
-
-        Fill `reports` and `unparsed_reports`; a robot that does not answer is in neither.
-        """
+        """Send END to all active robots, late ones included, and wait at most REPORT_TIMEOUT seconds for reports."""
         self.poll_processes()
         self.late_robots.clear()
         self.send({number: pack_frame(END) for number in self.active_robots})
-        deadline = time.monotonic() + REPORT_TIMEOUT
-        while self.active_robots - set(self.reports) - self.unparsed_reports and time.monotonic() < deadline:
-            frame = self.next_frame(POLL_INTERVAL)
-            if frame is not None and frame.kind == REPORT:
-                report = parse_report(frame.content)
-                if report is None:
-                    self.unparsed_reports.add(frame.number)
-                else:
-                    self.reports[frame.number] = report
-            elif frame is None:
-                self.poll_processes()
+        for number, content in self._wait_for(REPORT, None, self.active_robots, REPORT_TIMEOUT).items():
+            report = parse_report(content)
+            if report is None:
+                self.unparsed_reports.add(number)
+            else:
+                self.reports[number] = report
 
     def _close(self) -> None:
-        """End all processes: close their standard input, and kill those that do not exit within 1 s.
-
-        Then close the session and the temporary files.
-        """
+        """Close the standard input of all processes, kill those that do not exit within 1 s, and close the session."""
         for process in self._processes.values():
             if process.stdin is not None and not process.stdin.closed:
                 # The process may have ended before it read its settings.
@@ -311,7 +279,7 @@ class AgentProcesses:
         for stderr in self._stderr_files.values():
             stderr.close()
         if hasattr(self, "_session"):
-            self._session.close()  # type: ignore[no-untyped-call]
+            self._session.close()
 
     def _read_last_error_line(self, number: int) -> str:
         """Return the last line of a process's stderr, after a comma, or an empty string."""
