@@ -70,7 +70,7 @@ class View:
         )
         with progress() as bar:
             bar.add_task(PREPARING_TEXT, total=None)
-            viewer_config.check_start()
+            viewer_config.setting.draw()
         page = address(self.host, listening.getsockname()[1])
         out.print(f"live view at {page} (Ctrl-C to stop)", highlight=False)
         sys.stdout.flush()
@@ -158,6 +158,6 @@ def _load_flights(path: Path, plugin: str) -> list[Trajectory]:
     if path.suffix != ".csv":
         return load_trajectories(path)
     # The result of a job is a table, so its flight is simulated again.
-    from equiflock.viewer.rerun_job import rerun_flight
+    from equiflock.viewer.playback import rerun_flight
 
     return [rerun_flight(path, plugin)]
