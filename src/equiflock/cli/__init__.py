@@ -39,9 +39,7 @@ COMMANDS = {
     ),
     "bench": ("Bench", "Measure the speed of simulation and training on this machine."),
 }
-"""Class and summary of each command. The class is in the module of the command's name, which is imported only if the
-command is chosen; the first line of its docstring is the summary."""
-
+"""Class and summary (the first line of its docstring) of each command; its module is imported only if it is chosen."""
 RESUMABLE_COMMANDS = ("atlas", "demo", "evaluate", "reproduce", "sweep", "tune")
 """Commands that continue an interrupted run when they are called again."""
 
@@ -63,11 +61,11 @@ def main(arguments: list[str] | None = None) -> None:
         chosen = arguments[0] if arguments else ""
         if chosen and not chosen.startswith("-"):
             check_choice("command", chosen, tuple(COMMANDS))
+        commands: dict[str, Any] = {name: _make_summary_stub(summary) for name, (_, summary) in COMMANDS.items()}
+        if chosen in COMMANDS:
+            commands[chosen] = _load_command(chosen, arguments[1:])
         command = tyro.extras.subcommand_cli_from_dict(
-            {
-                name: _load_command(name, arguments[1:]) if name == chosen else _make_summary_stub(name)
-                for name in COMMANDS
-            },
+            commands,
             prog="equiflock",
             description="Train, evaluate, visualise and deploy decentralized controllers for robot swarms.",
             args=arguments,
@@ -104,13 +102,12 @@ def _load_command(name: str, arguments: list[str]) -> Any:
     return add_dynamic_options(getattr(importlib.import_module(f"equiflock.cli.{name}"), COMMANDS[name][0]), arguments)
 
 
-def _make_summary_stub(name: str) -> Callable[[], None]:
+def _make_summary_stub(summary: str) -> Callable[[], None]:
     """Return a placeholder for a command that is not chosen, whose docstring `--help` lists."""
 
-    def command() -> None:
-        raise AssertionError(f"{name} was not chosen")
+    def command() -> None: ...
 
-    command.__doc__ = COMMANDS[name][1]
+    command.__doc__ = summary
     return command
 
 
