@@ -39,7 +39,9 @@ COMMANDS = {
     ),
     "bench": ("Bench", "Measure the speed of simulation and training on this machine."),
 }
-"""Class and summary (the first line of its docstring) of each command; its module is imported only if it is chosen."""
+"""Class and summary of each command. The class is in the module of the command's name, which is imported only if the
+command is chosen; the first line of its docstring is the summary."""
+
 RESUMABLE_COMMANDS = ("atlas", "demo", "evaluate", "reproduce", "sweep", "tune")
 """Commands that continue an interrupted run when they are called again."""
 
