@@ -1,15 +1,33 @@
-"""The demonstration shows flocks that a decentralized law disconnects and the trained network keeps connected."""
+"""The demonstration compares controllers on the same flocks, resumes, and writes a self-contained page."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
-from equiflock.cli.demo import CONTROLLERS, RECIPE, Demonstration, demonstrate
+import equiflock as ef
+from equiflock._runtime.checks import InputError
+from equiflock.cli.demo import (
+    CONTROLLERS,
+    RECIPE,
+    Demonstration,
+    check_demo_dir,
+    demonstrate,
+    resume_or_create_training,
+    write_demo,
+)
+from equiflock.controllers.networks.weights import collect_tensors
 from equiflock.evaluation.summary import MetricSummary, summarize
+from equiflock.plotting.html_report import HtmlReport
 from equiflock.scenarios import RandomDisk
 
 
@@ -51,3 +69,80 @@ def test_a_run_with_leaders_reports_their_distance() -> None:
     led = ef.Flock(plain.positions, plain.velocities, roles)
     names = [row.name for row in summarize(ef.simulate(led, ef.load("tanner"), duration=0.1, record=RECORDED_METRICS))]
     assert any("MLVD" in name for name in names)
+
+
+TINY = replace(RECIPE, epochs=2, validate_every=1, agents=30, flocks=3, validation_flocks=2, duration=0.1)
+
+
+@pytest.mark.slow
+def test_the_demo_writes_films_runs_and_one_self_contained_page(tmp_path: Path) -> None:
+    found = demonstrate(RandomDisk(flocks=2, agents=30), TINY, duration=0.1)
+    folder = tmp_path / "demo"
+    for _ in range(2):  # a second demonstration replaces the first
+        files = write_demo(found, folder)
+    films = ["tanner.mp4", "etdagnn.mp4", "tdagnn.mp4", "tanner-dynamic.mp4"]
+    assert [path.name for path in files] == ["report.html", "etdagnn.safetensors", *films]
+    html = files[0].read_text()
+    assert html.count("<video") == 4
+    assert html.count("<img") == 2
+    controller = ef.load(str(files[1]))
+    assert controller.senses.hops == 3
+    assert re.findall(r'(?:src|href)="(?!data:)', html) == []
+    assert len(list(folder.glob("*.zarr"))) == 4
+
+
+@pytest.mark.slow
+def test_a_killed_demo_resumes_to_the_same_network_and_flights(tmp_path: Path) -> None:
+    recipe = replace(TINY, epochs=40, validate_every=20, checkpoint_every=1, capacity=200)
+    disk = RandomDisk(flocks=2, agents=30)
+    undisturbed = demonstrate(disk, recipe, duration=0.1)
+    folder = tmp_path / "demo" / "demo-training"
+    code = "import sys, pathlib; from equiflock import DAgger\n"
+    code += "from equiflock.cli.demo import resume_or_create_training\n"
+    code += f"resume_or_create_training(pathlib.Path(sys.argv[1]), {recipe!r}).train()"
+    process = subprocess.Popen([sys.executable, "-c", code, str(folder)])
+    while not list(folder.glob("checkpoints/epoch-*3.safetensors")) and process.poll() is None:
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait() == -9
+    check_demo_dir(folder.parent)
+    epochs: list[int] = []
+    found = demonstrate(disk, recipe, 0.1, on_epoch=lambda report: epochs.append(report.epoch), training=folder)
+    assert epochs[0] > 1
+    one, two = collect_tensors(found.network), collect_tensors(undisturbed.network)
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+    assert str(found.epochs) == str(undisturbed.epochs)
+    for name, run in found.runs.items():
+        assert (run.positions == undisturbed.runs[name].positions).all()
+
+
+def test_a_demo_with_other_settings_starts_a_new_training(tmp_path: Path) -> None:
+    folder = tmp_path / "demo" / "demo-training"
+    resume_or_create_training(folder, TINY).train()
+    assert resume_or_create_training(folder, TINY).is_finished
+    other = resume_or_create_training(folder, replace(TINY, seed=1))
+    assert other.recipe.seed == 1
+    assert not other.is_finished
+
+
+def test_a_directory_with_the_name_of_the_training_is_kept_if_it_is_none(tmp_path: Path) -> None:
+    (tmp_path / "demo" / "demo-training").mkdir(parents=True)
+    (tmp_path / "demo" / "demo-training" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="contains other files"):
+        check_demo_dir(tmp_path / "demo")
+
+
+def test_a_directory_with_other_files_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    found = demonstrate(RandomDisk(flocks=1, agents=30), TINY, duration=0.0)
+    with pytest.raises(InputError, match="contains other files"):
+        write_demo(found, tmp_path)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_text_on_a_page_is_escaped(tmp_path: Path) -> None:
+    page = HtmlReport("<script>", "a & b")
+    page.add_table(["<b>"], [["<i>"]])
+    html = page.write(tmp_path / "page.html").read_text()
+    assert "<script>" not in html
+    assert "&lt;i&gt;" in html

@@ -58,19 +58,6 @@ def test_steering_changes_only_the_leaders_velocities() -> None:
     assert np.array_equal(live.flights[0].flock.velocities[0, leads], [[1.5, -0.5]] * 2)
 
 
-def test_the_agent_nearest_to_a_point_is_toggled_in_both_flights() -> None:
-    live = live_simulation(compare="tanner-dynamic")
-    fly(live, 10)
-    place = live.flights[1].flock.positions[0, 17] + 1e-6
-    live.toggle_nearest_leader((place[0], place[1]), 0.1, panel=1)
-    assert [np.flatnonzero(roles(live, panel)).tolist() for panel in (0, 1)] == [[17], [17]]
-    assert np.array_equal(live.flights[0].accelerations[0, 17], [0.0, 0.0])
-    live.toggle_nearest_leader((place[0], place[1]), 0.1, panel=1)
-    assert not roles(live).any()
-    with pytest.raises(InputError, match="no agent is within"):
-        live.toggle_nearest_leader((place[0] + 50.0, place[1]), 0.1, panel=1)
-
-
 def test_an_agent_is_toggled_by_its_index_but_obstacle_agents_are_not() -> None:
     live = live_simulation(scenario="obstacles", options={"leaders": 1}, compare="tanner-dynamic")
     (leader,) = np.flatnonzero(roles(live) == ef.Role.LEADER)
@@ -79,6 +66,7 @@ def test_an_agent_is_toggled_by_its_index_but_obstacle_agents_are_not() -> None:
     live.toggle_leader(chosen)
     for panel in (0, 1):
         assert set(np.flatnonzero(roles(live, panel) == ef.Role.LEADER).tolist()) == {int(leader), chosen}
+        assert np.array_equal(live.flights[panel].accelerations[0, chosen], [0.0, 0.0])
     live.toggle_leader(chosen)
     assert np.flatnonzero(roles(live) == ef.Role.LEADER).tolist() == [leader]
     for agent in (30, 41, 42, 10**9):  # obstacle agents, and beyond all of them
@@ -171,7 +159,7 @@ def test_a_large_flock_can_be_changed() -> None:
     place = live.flights[0].flock.positions[0, 100]
     live.remove_agents([(place[0], place[1])], 0.3, panel=0)
     live.add_disk(DISK)
-    live.toggle_nearest_leader((place[0], place[1]), 9.0, panel=0)
+    live.toggle_leader(7)
     fly(live, 3)
     assert live.flights[0].flock.shape[1] < 3500 + len(DISK.make_rim(0.1))
     assert np.isfinite(live.flights[0].flock.positions).all()

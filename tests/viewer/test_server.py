@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
-from equiflock.viewer.requests import MAX_REQUEST_BYTES
+from equiflock.viewer.protocol import MAX_REQUEST_BYTES
 from equiflock.viewer.server import MAX_SESSIONS, open_listening_socket
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import HOST, Running, get, wait_until

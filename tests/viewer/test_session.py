@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import equiflock as ef
-from equiflock.viewer.flight_archive import FlightArchive
-from equiflock.viewer.session import Session
 from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.servers import Page, Running, running, wait_until
 
@@ -127,7 +123,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-COMMANDS = ["start", "cancel", "advance", "seek", "show_edges", "steer", "toggle_nearest_leader", "toggle_leader"]
+COMMANDS = ["start", "cancel", "advance", "seek", "show_edges", "steer", "toggle_leader"]
 COMMANDS += ["remove_agents", "add_disk", "move_disk", "remove_disk", "set_orbit", "change_world", "change_law"]
 COMMANDS += ["fail_agents", "repair_agents", "scatter"]
 FIELDS = ["setting", "steps", "frame", "edges", "velocity", "position", "positions", "panel", "reach", "disk", "index"]
@@ -136,7 +132,6 @@ POINTS = st.lists(st.floats(-30, 30), min_size=2, max_size=2)
 SENSIBLE = st.one_of(
     st.builds(lambda n: {"command": "advance", "steps": n}, st.integers(0, 3)),
     st.builds(lambda v: {"command": "steer", "velocity": v}, st.lists(st.floats(-9, 9), min_size=2, max_size=2)),
-    st.builds(lambda at: {"command": "toggle_nearest_leader", "position": at, "reach": 5}, POINTS),
     st.builds(lambda at, r: {"command": "remove_agents", "positions": [at], "reach": r}, POINTS, st.floats(0.01, 40)),
     st.builds(lambda at: {"command": "add_disk", "disk": {"x": at[0], "y": at[1], "radius": 0.3}}, POINTS),
     st.builds(lambda n, at: {"command": "move_disk", "index": n, "position": at}, st.integers(0, 3), POINTS),
@@ -223,9 +218,3 @@ def test_saved_flights_are_played_and_cannot_be_changed() -> None:
         assert np.allclose(frame.panels[0].positions, run.positions[7, 1], atol=1e-5)
         assert "does not apply to saved flights" in page.ask("scatter")["text"]
         assert "flock must be below 2" in page.ask("play", flock=2)["text"]
-
-
-def test_a_session_answers_without_a_server() -> None:
-    session = Session(ViewerConfig(), ThreadPoolExecutor(1), FlightArchive(Path("unused")))
-    assert session.answer('{"command": "start", "setting": {"controller": "tanner"}}')["event"] == "started"  # type: ignore[index,call-overload]
-    assert isinstance(session.answer('{"command": "advance", "steps": 1}'), bytes)

@@ -63,11 +63,11 @@ def main(arguments: list[str] | None = None) -> None:
         chosen = arguments[0] if arguments else ""
         if chosen and not chosen.startswith("-"):
             check_choice("command", chosen, tuple(COMMANDS))
+        commands: dict[str, Any] = {name: _make_summary_stub(summary) for name, (_, summary) in COMMANDS.items()}
+        if chosen in COMMANDS:
+            commands[chosen] = _load_command(chosen, arguments[1:])
         command = tyro.extras.subcommand_cli_from_dict(
-            {
-                name: _load_command(name, arguments[1:]) if name == chosen else _make_summary_stub(name)
-                for name in COMMANDS
-            },
+            commands,
             prog="equiflock",
             description="Train, evaluate, visualise and deploy decentralized controllers for robot swarms.",
             args=arguments,
@@ -104,13 +104,12 @@ def _load_command(name: str, arguments: list[str]) -> Any:
     return add_dynamic_options(getattr(importlib.import_module(f"equiflock.cli.{name}"), COMMANDS[name][0]), arguments)
 
 
-def _make_summary_stub(name: str) -> Callable[[], None]:
+def _make_summary_stub(summary: str) -> Callable[[], None]:
     """Return a placeholder for a command that is not chosen, whose docstring `--help` lists."""
 
-    def command() -> None:
-        raise AssertionError(f"{name} was not chosen")
+    def command() -> None: ...
 
-    command.__doc__ = COMMANDS[name][1]
+    command.__doc__ = summary
     return command
 
 

@@ -46,12 +46,11 @@ class Animate:
     """Python module or file to import first, which may register your own controllers and scenarios."""
 
     def run(self) -> None:
-        """Write the film and print its path. Raise InputError for options of a new flight beside saved flights."""
+        """Write the film and print its path."""
         from equiflock.plotting.film import check_film, film
 
         import_plugin(self.plugin)
         check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)
-        # Refuse options that would have no effect.
         default = type(self)()
         options = ("controller", "scenario", "options", "time_step", "duration")
         if self.flights and any(getattr(self, name) != getattr(default, name) for name in options):

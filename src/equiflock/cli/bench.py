@@ -37,7 +37,7 @@ class Bench:
     def run(self) -> None:
         """Print the timings; also write them to the files of --json and --plot."""
         from equiflock.controllers.trained import PAPER_NETWORKS
-        from equiflock.evaluation.benchmark import BATCHES, measure_limits, measure_loop
+        from equiflock.evaluation.benchmark import BATCHES, draw_bench, measure_epoch, measure_limits, measure_loop
 
         if self.training:
             require_torch("an epoch of training (leave it out with --no-training)")
@@ -53,29 +53,12 @@ class Bench:
             timings = [measure_loop(*size, self.repeats) for size in bar.track(sizes, description="measuring")]
             limits = measure_limits(self.repeats)
             names = PAPER_NETWORKS if self.training else ()
-            epochs = [_measure_epoch(name, self.repeats) for name in bar.track(names, description="training")]
-        # A row per size: the parts of a step, its speed, and the share of the machine's limit.
-        title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
-        header = "B x N", "sort", "observations", "policy", "integration", "step", "10⁶/s", "of limit", "by"
-        rows = []
-        for timing in timings:
-            least, limit = limits.compute_lower_bound(timing)
-            parts = timing.sort, timing.observations, timing.policy, timing.integration, timing.step
-            speed = f"{timing.speed / 1e6:.2f}", f"{least / timing.step:.0%}", limit
-            rows.append([f"{timing.flocks} x {timing.agents:,}", *(f"{part:.0f}" for part in parts), *speed])
-        print_table(title, (header, rows))
-        out.print(
-            f"copy bandwidth: {limits.copy_bandwidth / 1e9:.1f} GB/s; float32 multiply-adds: "
-            f"{limits.multiply_add_peak / 1e9:.0f} billion/s; per agent, a step moves at least "
-            f"{timings[0].bytes_moved:.0f} bytes and takes about {timings[-1].multiply_adds:.0f} multiply-adds",
-            highlight=False,
-        )
+            epochs = [measure_epoch(name, self.repeats) for name in bar.track(names, description="training")]
+        _print_steps(timings, limits)
         _print_parts(timings[-1], limits)
         if epochs:
             _print_epochs(epochs, limits, timings[-1].threads)
         if self.plot is not None:
-            from equiflock.evaluation.benchmark import draw_bench
-
             draw_bench(timings, limits, self.plot)
         if self.json is not None:
             results = {
@@ -87,11 +70,23 @@ class Bench:
                 scratch.write_text(json.dumps(results, indent=2) + "\n")
 
 
-def _measure_epoch(name: str, repeats: int) -> EpochTiming:
-    """Return the timing of a training epoch of a network. Imports torch."""
-    from equiflock.evaluation.benchmark import measure_epoch
-
-    return measure_epoch(name, repeats)
+def _print_steps(timings: list[LoopTiming], limits: MachineLimits) -> None:
+    """Print a row per flock size: the parts of a step, its speed, and the share of the machine's limit."""
+    title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
+    header = "B x N", "sort", "observations", "policy", "integration", "step", "10⁶/s", "of limit", "by"
+    rows = []
+    for timing in timings:
+        least, limit = limits.compute_lower_bound(timing)
+        parts = timing.sort, timing.observations, timing.policy, timing.integration, timing.step
+        speed = f"{timing.speed / 1e6:.2f}", f"{least / timing.step:.0%}", limit
+        rows.append([f"{timing.flocks} x {timing.agents:,}", *(f"{part:.0f}" for part in parts), *speed])
+    print_table(title, (header, rows))
+    out.print(
+        f"copy bandwidth: {limits.copy_bandwidth / 1e9:.1f} GB/s; float32 multiply-adds: "
+        f"{limits.multiply_add_peak / 1e9:.0f} billion/s; per agent, a step moves at least "
+        f"{timings[0].bytes_moved:.0f} bytes and takes about {timings[-1].multiply_adds:.0f} multiply-adds",
+        highlight=False,
+    )
 
 
 def _print_parts(timing: LoopTiming, limits: MachineLimits) -> None:

@@ -1,4 +1,4 @@
-"""The demonstration: train a network from scratch and compare it with other controllers on unseen flocks."""
+"""`equiflock demo`: trains a network, compares it with other controllers on unseen flocks, and writes a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from equiflock._runtime.files import atomic_write, check_writable
 from equiflock._runtime.imports import require_torch
 from equiflock._runtime.provenance import collect_versions
 from equiflock.cli.interrupts import StopRequest
-from equiflock.cli.terminal import TrainingProgress, out, print_table, progress
+from equiflock.cli.terminal import TrainingProgress, out, print_paths, print_table, progress
 from equiflock.controllers import load
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.evaluation.summary import RECORDED_METRICS, summarize
@@ -48,40 +48,94 @@ LABELS = {
 }
 RECIPE = DAgger(controller=STUDENT, epochs=120, validate_every=20, checkpoint_every=20)
 DURATION, TIME_STEP = 2.0, 0.01
+REPORT_FILE = "report.html"
+WEIGHTS_FILE = f"{STUDENT}.safetensors"
+TRAINING_FIGURE, CURVES_FIGURE = "training.png", "curves.png"
+TRAINING_DIR = "demo-training"
+"""Subdirectory of the training while the demonstration runs; absent from the finished directory."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train a network, test it on unseen flocks beside other controllers, and write films and a report."""
+
+    out: Path = Path("runs/demo")
+    """Directory to write; replaces a finished demonstration and resumes an interrupted one."""
+    flocks: int = 50
+    """Number of test flocks, B."""
+    agents: int = 100
+    """Number of agents in a flock, N."""
+    seed: int = 0
+    """Seed of the test flocks and of the training."""
+    epochs: int = RECIPE.epochs
+    """Training epochs; the package's weights were trained for 400."""
+
+    def run(self) -> None:
+        """Train, test, write the demonstration, and print the comparison and the paths of report, weights and films."""
+        require_torch("demo")
+        check_demo_dir(self.out)
+        disk = RandomDisk(self.flocks, self.agents, self.seed)
+        # Validate a very short training at its end.
+        validate_every = min(RECIPE.validate_every, self.epochs)
+        recipe = replace(RECIPE, epochs=self.epochs, seed=self.seed, agents=self.agents, validate_every=validate_every)
+        steps = count_steps(DURATION, TIME_STEP)
+        with progress("loss", "IVV", "IMAN") as bar:
+            # All bars are shown from the start, so that the user sees all stages.
+            training = TrainingProgress(bar, recipe)
+            flight_tasks = {name: bar.add_task(f"flying under {name}", total=steps) for name in CONTROLLERS}
+            film_tasks = {name: bar.add_task(f"filming {name}", total=None) for name in CONTROLLERS}
+
+            def on_step(name: str, moment: Moment) -> None:
+                bar.update(flight_tasks[name], completed=moment.step)
+
+            def on_frame(name: str, done: int, total: int) -> None:
+                bar.update(film_tasks[name], completed=done, total=total)
+
+            # Ctrl-C stops the training at a checkpoint. `demonstrate` only reads the results of the finished training.
+            training_dir = self.out / TRAINING_DIR
+            with StopRequest(
+                lambda: training.print_notice(f"{training.stop_message}; the same command resumes the training")
+            ) as stop_request:
+                resume_or_create_training(training_dir, recipe).train(
+                    training.show_epoch, training.print_notice, should_stop=stop_request
+                )
+            demonstration = demonstrate(disk, recipe, on_step=on_step, training=training_dir)
+            files = write_demo(demonstration, self.out, on_frame)
+        print_table(
+            f"{self.flocks} unseen flocks of {self.agents} agents for {DURATION:g} s: integrals of velocity variance "
+            "(IVV) and mean acceleration norm (IMAN)",
+            *(format_short_comparison(demonstration, quartiles) for quartiles in (True, False)),
+        )
+        out.print(
+            f"In {len(demonstration.contrasting_flocks)} of {self.flocks} flocks the trained network keeps the "
+            "communication graph connected, while the classical decentralized law ends with a disconnected graph."
+        )
+        print_paths(files)
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """Results of the demonstration.
-
-    Attributes:
-        recipe: training settings.
-        network: the trained network.
-        epochs: the report of each epoch.
-        expert: the expert's result on the validation flocks.
-        start: initial conditions of the test, the same for all controllers.
-        runs: flights by controller name.
-    """
+    """Results of the demonstration."""
 
     recipe: DAgger
     network: Controller
     epochs: tuple[EpochReport, ...]
     expert: Validation
+    """The expert's result on the validation flocks."""
     start: Flock
+    """Initial conditions of the test, the same for all controllers."""
     runs: Mapping[str, Trajectory]
+    """Flights by controller name."""
 
     def find_disconnected(self, controller: str) -> Bool[np.ndarray, " B"]:
         """Return a mask of the flocks that are disconnected at the end."""
         return np.asarray(self.runs[controller].series["component_count"][-1] > 1)
 
-    def find_always_connected(self, controller: str) -> Bool[np.ndarray, " B"]:
-        """Return a mask of the flocks that are connected at every step."""
-        return np.asarray((self.runs[controller].series["component_count"] == 1).all(axis=0))
-
     @property
     def contrasting_flocks(self) -> list[int]:
         """Flocks that the student keeps connected at every step and that end disconnected under `tanner-dynamic`."""
-        return np.flatnonzero(self.find_always_connected(STUDENT) & self.find_disconnected("tanner-dynamic")).tolist()
+        always_connected = (self.runs[STUDENT].series["component_count"] == 1).all(axis=0)
+        return np.flatnonzero(always_connected & self.find_disconnected("tanner-dynamic")).tolist()
 
 
 def resume_or_create_training(folder: Path, recipe: DAgger) -> TrainingRun:
@@ -110,14 +164,8 @@ def demonstrate(
 ) -> Demonstration:
     """Train, then fly the flocks of `disk` under each of `CONTROLLERS`, one after another in this process.
 
-    Args:
-        disk: initial conditions of the test.
-        recipe: training settings.
-        duration: seconds per flight.
-        on_epoch: called with the report of every epoch trained by this call.
-        on_step: called with the controller's name and every moment of its flight.
-        training: run directory of the training, where a training with the same recipe is continued; by default a
-            temporary one.
+    `training` is the run directory, where a training with the same recipe is continued; by default a temporary one.
+    `on_epoch` is called for every epoch trained by this call, `on_step` with the controller's name and every moment.
     """
     # Reports are read from the run directory, which includes epochs of earlier processes.
     with tempfile.TemporaryDirectory() as elsewhere:
@@ -125,11 +173,9 @@ def demonstrate(
         run.train(on_epoch)
         network = load(run.weights)
         epochs, expert = read_reports(run.folder)
-    # All controllers fly the same flocks.
     start = disk.draw()
-    runs = {}
-    for name in CONTROLLERS:
-        runs[name] = simulate(
+    runs = {
+        name: simulate(
             start,
             network if name == STUDENT else load(name),
             time_step=TIME_STEP,
@@ -138,40 +184,24 @@ def demonstrate(
             on_step=partial(on_step, name) if on_step is not None else None,
             config={"controller": LABELS[name], "start": asdict(disk)},
         )
+        for name in CONTROLLERS
+    }
     return Demonstration(recipe, network, epochs, expert, start, runs)
-
-
-# Directory that `equiflock demo` writes: weights, flights, films, figures and report.html.
-
-REPORT_FILE = "report.html"
-WEIGHTS_FILE = f"{STUDENT}.safetensors"
-TRAINING_FIGURE, CURVES_FIGURE = "training.png", "curves.png"
-TRAINING_DIR = "demo-training"
-"""Subdirectory of the training while the demonstration runs; absent from the finished directory."""
 
 
 def format_comparison(demonstration: Demonstration) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the table that compares the controllers: a row per metric, a column per controller."""
     columns = [summarize(run) for run in demonstration.runs.values()]
     rows = [[cells[0].name, *(cell.text for cell in cells)] for cells in zip(*columns, strict=True)]
-    count = len(demonstration.start)
-    rows.append(
-        [
-            "flocks disconnected at the end",
-            *(f"{demonstration.find_disconnected(name).sum()} of {count}" for name in demonstration.runs),
-        ]
-    )
+    counts = [f"{demonstration.find_disconnected(name).sum()} of {len(demonstration.start)}" for name in CONTROLLERS]
+    rows.append(["flocks disconnected at the end", *counts])
     return ["median (quartiles)", *(LABELS[name] for name in demonstration.runs)], rows
 
 
 def format_short_comparison(
     demonstration: Demonstration, show_quartiles: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of a table that fits a terminal: a row per controller, optionally with quartiles.
-
-    Columns are IVV (integral of velocity variance), IMAN (integral of mean acceleration norm), final velocity variance,
-    and disconnected flocks.
-    """
+    """Return header and rows of a table that fits a terminal: a row per controller, optionally with quartiles."""
     count = len(demonstration.start)
     rows = []
     for name, run in demonstration.runs.items():
@@ -184,13 +214,8 @@ def format_short_comparison(
 def check_demo_dir(folder: Path) -> None:
     """Raise InputError if `folder` cannot be written or contains anything but a demonstration, even unfinished."""
     check_writable(folder)
-    own_files = {
-        REPORT_FILE,
-        WEIGHTS_FILE,
-        TRAINING_FIGURE,
-        CURVES_FIGURE,
-        *(f"{name}{kind}" for name in CONTROLLERS for kind in (".mp4", ".zarr")),
-    }
+    flight_files = {f"{name}{kind}" for name in CONTROLLERS for kind in (".mp4", ".zarr")}
+    own_files = {REPORT_FILE, WEIGHTS_FILE, TRAINING_FIGURE, CURVES_FIGURE, *flight_files}
     if is_training(folder / TRAINING_DIR):
         own_files.add(TRAINING_DIR)
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own_files):
@@ -206,10 +231,8 @@ def write_demo(
     there is none. `on_frame` is called with (controller, frames drawn, total frames).
     """
     check_demo_dir(folder)
-    # Film a flock on which the controllers differ, if there is one, in the same window for all.
     film_flock = demonstration.contrasting_flocks[0] if demonstration.contrasting_flocks else 0
     window = compute_window_width([run[film_flock] for run in demonstration.runs.values()])
-    # Write into a scratch directory, which then replaces an earlier demonstration.
     with atomic_write(folder, replace_folder=True) as scratch:
         scratch.mkdir()
         write_weights(demonstration.network, scratch / WEIGHTS_FILE, {"command": demonstration.recipe.command})
@@ -261,121 +284,33 @@ def _build_report(
     page.add_heading("Over time")
     page.add_media([curves], "Median over flocks (line) and interquartile range (band).")
     page.add_heading("Settings")
-    page.add_settings(
-        {
-            "training": demonstration.recipe.command,
-            "recipe": demonstration.recipe.settings,
-            **_get_flight_settings(demonstration),
-        }
-    )
+    training_settings = {"training": demonstration.recipe.command, "recipe": demonstration.recipe.settings}
+    flight_settings = {**demonstration.runs[STUDENT].config, "controller": ", ".join(demonstration.runs)}
+    page.add_settings({**training_settings, **flight_settings})
     return page
 
 
-def _get_flight_settings(demonstration: Demonstration) -> dict[str, object]:
-    """Return the settings of the first flight, which all share, with the names of all controllers."""
-    first_run = next(iter(demonstration.runs.values()))
-    return {**first_run.config, "controller": ", ".join(demonstration.runs)}
-
-
 def _draw_training(demonstration: Demonstration, path: Path) -> Path:
-    """Draw three panels by epoch: the loss, and on validation flocks IVV and IMAN, quartiles beside the expert's.
-
-    IVV is the integral of velocity variance, IMAN that of the mean acceleration norm.
-    """
+    """Draw three panels by epoch: the loss, and on validation flocks IVV and IMAN, quartiles beside the expert's."""
     epochs = np.array([report.epoch for report in demonstration.epochs])
-    validated = [(report.epoch, report.validation) for report in demonstration.epochs if report.validation is not None]
-    validated_epochs = np.array([epoch for epoch, _ in validated])
-    panels = [
-        CurvePanel(epochs, "epoch", "loss", {STUDENT: np.array([[report.loss for report in demonstration.epochs]] * 3)})
-    ]
+    losses = np.array([[report.loss for report in demonstration.epochs]] * 3)
+    panels = [CurvePanel(epochs, "epoch", "loss", {STUDENT: losses})]
+    validated = [report for report in demonstration.epochs if report.validation is not None]
+    validated_epochs = np.array([report.epoch for report in validated])
     for name, label in (("ivv", "IVV (validation)"), ("iman", "IMAN (validation)")):
-        values = np.stack([getattr(validation, name) for _, validation in validated])
+        values = np.stack([getattr(report.validation, name) for report in validated])
         # The expert is validated once and drawn as a horizontal line.
-        expert = np.repeat(getattr(demonstration.expert, name)[None], len(validated_epochs), axis=0)
-        panels.append(
-            CurvePanel(
-                validated_epochs,
-                "epoch",
-                label,
-                {"tanner": compute_quartiles(expert), STUDENT: compute_quartiles(values)},
-            )
-        )
+        expert = np.repeat(getattr(demonstration.expert, name)[None], len(validated), axis=0)
+        curves = {"tanner": compute_quartiles(expert), STUDENT: compute_quartiles(values)}
+        panels.append(CurvePanel(validated_epochs, "epoch", label, curves))
     return draw_panels(panels, path)
 
 
 def _draw_flight_curves(demonstration: Demonstration, path: Path) -> Path:
     """Draw quartiles over flocks of velocity variance and mean acceleration norm over time, for every controller."""
-    labels = {"velocity_variance": "velocity variance", "mean_acceleration_norm": "mean acceleration norm"}
-    first_run = next(iter(demonstration.runs.values()))
-    panels = [
-        CurvePanel(
-            first_run.times,
-            "time (s)",
-            label,
-            {name: compute_quartiles(run.series[series]) for name, run in demonstration.runs.items()},
-        )
-        for series, label in labels.items()
-    ]
+    panels = []
+    for series in ("velocity_variance", "mean_acceleration_norm"):
+        curves = {name: compute_quartiles(run.series[series]) for name, run in demonstration.runs.items()}
+        times = demonstration.runs[STUDENT].times
+        panels.append(CurvePanel(times, "time (s)", series.replace("_", " "), curves))
     return draw_panels(panels, path)
-
-
-# `equiflock demo`.
-
-
-@dataclass(frozen=True)
-class Demo:
-    """Train a network, test it on unseen flocks beside other controllers, and write films and a report."""
-
-    out: Path = Path("runs/demo")
-    """Directory to write; replaces a finished demonstration and resumes an interrupted one."""
-    flocks: int = 50
-    """Number of test flocks, B."""
-    agents: int = 100
-    """Number of agents in a flock, N."""
-    seed: int = 0
-    """Seed of the test flocks and of the training."""
-    epochs: int = RECIPE.epochs
-    """Training epochs; the package's weights were trained for 400."""
-
-    def run(self) -> None:
-        """Train, test, write the demonstration, and print the comparison and the paths of report, weights and films."""
-        require_torch("demo")
-        check_demo_dir(self.out)
-        disk = RandomDisk(self.flocks, self.agents, self.seed)
-        # Validate a very short training at its end.
-        validate_every = min(RECIPE.validate_every, self.epochs)
-        recipe = replace(RECIPE, epochs=self.epochs, seed=self.seed, agents=self.agents, validate_every=validate_every)
-        steps = count_steps(DURATION, TIME_STEP)
-        with progress("loss", "IVV", "IMAN") as bar:
-            # Show all bars from the start, so that the user sees all stages.
-            training = TrainingProgress(bar, recipe)
-            flight_tasks = {name: bar.add_task(f"flying under {name}", total=steps) for name in CONTROLLERS}
-            film_tasks = {name: bar.add_task(f"filming {name}", total=None) for name in CONTROLLERS}
-
-            def on_step(name: str, moment: Moment) -> None:
-                bar.update(flight_tasks[name], completed=moment.step)
-
-            def on_frame(name: str, done: int, total: int) -> None:
-                bar.update(film_tasks[name], completed=done, total=total)
-
-            # Ctrl-C stops the training at a checkpoint. `demonstrate` only reads the results of the finished training.
-            training_dir = self.out / TRAINING_DIR
-            with StopRequest(
-                lambda: training.print_notice(f"{training.stop_message}; the same command resumes the training")
-            ) as stop_request:
-                resume_or_create_training(training_dir, recipe).train(
-                    training.show_epoch, training.print_notice, should_stop=stop_request
-                )
-            demonstration = demonstrate(disk, recipe, on_step=on_step, training=training_dir)
-            files = write_demo(demonstration, self.out, on_frame)
-        print_table(
-            f"{self.flocks} unseen flocks of {self.agents} agents for {DURATION:g} s: integrals of velocity variance "
-            "(IVV) and mean acceleration norm (IMAN)",
-            *(format_short_comparison(demonstration, quartiles) for quartiles in (True, False)),
-        )
-        out.print(
-            f"In {len(demonstration.contrasting_flocks)} of {self.flocks} flocks the trained network keeps the "
-            "communication graph connected, while the classical decentralized law ends with a disconnected graph."
-        )
-        for path in files:
-            out.print(f"  {path}", highlight=False)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
 from equiflock._runtime.checks import check_count, check_positive
-from equiflock.cli.plugins import collect_plugin_sources, compute_plugin_checksum, import_plugin
+from equiflock.cli.jobs import run_and_read_jobs, try_controller
+from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
 from equiflock.cli.shared_options import (
     EnvironmentArgument,
     EnvironmentOptions,
@@ -23,14 +23,11 @@ from equiflock.cli.shared_options import (
     print_environment,
     warn_about_disagreement,
 )
-from equiflock.cli.terminal import out, print_notice, print_orbit, print_table, progress, try_controller
+from equiflock.cli.terminal import print_orbit, print_paths, print_table
 from equiflock.controllers import load
 from equiflock.flock import Flock, Role
 from equiflock.scenarios.registry import Scenario, build_flight_options, choose_orbit
 from equiflock.simulation.environment import World
-
-if TYPE_CHECKING:
-    from equiflock.evaluation.evaluate import EvaluationJob
 
 OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png")
 """Glob patterns of the files that an evaluation writes beside its config."""
@@ -69,7 +66,6 @@ class Evaluate:
     def run(self) -> None:
         """Run the flights that are missing, write table and figure, and print the comparison and their paths."""
         from equiflock._runtime.files import atomic_write
-        from equiflock._runtime.jobs import read_results
         from equiflock._runtime.provenance import lock_run_dir, read_package_versions
         from equiflock.evaluation.curves import draw_measure_curves
         from equiflock.evaluation.evaluate import (
@@ -89,17 +85,16 @@ class Evaluate:
         check_reportable(scenario)
         warn_about_disagreement(scenario, controller)
         world, start = self.world.world, scenario.draw()
-        # The config of the run directory holds everything that the results depend on.
         settings = self._collect_settings(scenario, start, world)
         world.check_duration(settings["duration"])
         world.check_start(start)
         try_controller(start, self.controller, **build_flight_options(scenario, controller), **world.flight_options)
         jobs = build_evaluation_jobs(**settings, plugin=compute_plugin_checksum(self.plugin))
         run_dir = self.out or Path("runs/evaluation") / format_run_dir_name(self.controller, scenario.name, world)
-        weights = {job.name: job.checksum for job in jobs if job.checksum}
+        # Everything that the results depend on.
         config = {
             "settings": settings,
-            "weights": weights,
+            "weights": {job.name: job.checksum for job in jobs if job.checksum},
             "versions": read_package_versions(*(("torch",) if self.plugin else ())),
         }
         agents = int((start.roles[0] != Role.OBSTACLE).sum())
@@ -107,8 +102,9 @@ class Evaluate:
         csv, png = (run_dir / f"{scenario.name}{kind}" for kind in (".csv", ".png"))
         # Table and figure show all jobs, including those of earlier calls.
         with lock_run_dir(run_dir, "evaluation", config, OUTPUT_PATTERNS, self.force):
-            self._run_jobs(jobs, run_dir / "jobs", title)
-            table = read_results(jobs, run_dir / "jobs")
+            table = run_and_read_jobs(
+                title, jobs, run_dir / "jobs", workers=self.workers, scheduler=self.scheduler, plugin=self.plugin
+            )
             with atomic_write(csv) as scratch:
                 table.to_csv(scratch, index=False)
             if scenario.figure == "endings":
@@ -119,8 +115,7 @@ class Evaluate:
         print_environment(world)
         if (orbit := choose_orbit(scenario, controller)) is not None and orbit != scenario.orbit:
             print_orbit(orbit)
-        for path in (csv, png):
-            out.print(f"  {path}", highlight=False, soft_wrap=True)
+        print_paths((csv, png))
 
     def _collect_settings(self, scenario: Scenario, start: Flock, world: World) -> dict[str, Any]:
         """Return the arguments of `build_evaluation_jobs`, which are saved in the config."""
@@ -138,13 +133,3 @@ class Evaluate:
             "baselines": list_baselines(self.controller, start),
             "world": world.settings,
         }
-
-    def _run_jobs(self, jobs: Sequence[EvaluationJob], results_dir: Path, title: str) -> None:
-        """Run the jobs that have no results in `results_dir` yet, in worker processes or on the scheduler."""
-        from equiflock._runtime.executors import run_jobs
-
-        with progress() as bar:
-            task = bar.add_task(title, total=len(jobs))
-            prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
-            advance, on_notice = lambda job: bar.advance(task), partial(print_notice, bar)
-            run_jobs(jobs, results_dir, self.workers, advance, prepare, self.scheduler, on_notice)

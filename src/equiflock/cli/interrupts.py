@@ -1,4 +1,4 @@
-"""Reliable Ctrl-C: a KeyboardInterrupt also where Python drops exceptions."""
+"""Ctrl-C: a KeyboardInterrupt also where Python drops exceptions, or a request to stop that a training polls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 RESEND_DELAY = 0.05
@@ -21,11 +21,10 @@ COMPILER_MODULE = "llvmlite.binding.executionengine"
 def ensure_keyboard_interrupt() -> Iterator[None]:
     """Ensure that Ctrl-C in this block of the main thread raises KeyboardInterrupt.
 
-    Python raises it wherever the program is, and drops it with a printed line in a destructor or in a function that C
-    calls back; the program would continue. In that case SIGINT is sent again after a delay, until it has an effect. No
-    effect if SIGINT is ignored or has a handler other than Python's.
+    Python drops it with a printed line in a destructor or in a function that C calls back; the program would continue.
+    In that case SIGINT is sent again after a delay, until it has an effect. No effect if SIGINT is ignored, as in a
+    shell's background job, or has a handler other than Python's.
     """
-    # Leave the handler alone if Ctrl-C is ignored, as in a shell's background job, or has another handler.
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
@@ -58,15 +57,14 @@ def raise_keyboard_interrupt(signum: int, frame: FrameType | None) -> None:
 
 
 def _resend_sigint() -> None:
-    """Send SIGINT after a delay from another thread; here it would be dropped again."""
+    """Send SIGINT to the main thread after a delay; now it would be dropped again."""
     timer = threading.Timer(RESEND_DELAY, _send_sigint)
     timer.daemon = True
     timer.start()
 
 
 def _send_sigint() -> None:
-    """Send SIGINT to the main thread, which wakes it if it is waiting."""
-    # Send it to the main thread if possible, which wakes the thread if it is waiting.
+    """Send SIGINT to the main thread if possible, which wakes it if it is waiting, else to the process."""
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
         signal.pthread_kill(main, signal.SIGINT)
@@ -74,15 +72,12 @@ def _send_sigint() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-# Ctrl-C in a training: once to stop at a checkpoint after this epoch, twice to stop immediately.
-
-
 class StopRequest:
     """Context manager that turns Ctrl-C into a request to stop, which the training polls.
 
     In `with StopRequest(confirm) as stop_request: run.train(.., should_stop=stop_request)`, the first Ctrl-C makes
-    `stop_request()` return True and calls `confirm` from a thread. A second Ctrl-C raises KeyboardInterrupt. So does
-    one before the first poll, when no work would be lost.
+    `stop_request()` return True, so that the training stops at a checkpoint after this epoch, and calls `confirm` from
+    a thread. A second Ctrl-C raises KeyboardInterrupt. So does one before the first poll, when no work would be lost.
     """
 
     def __init__(self, confirm: Callable[[], object]) -> None:
@@ -105,16 +100,13 @@ class StopRequest:
             self._confirm_thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._previous_handler is not None:
             signal.signal(signal.SIGINT, self._previous_handler)
             self._block_ended.set()
             self._confirm_thread.join()
 
     def _handle_sigint(self, signum: int, frame: FrameType | None) -> None:
-        """Record the first SIGINT; raise KeyboardInterrupt for a second, or for one before the first poll."""
         if self._is_requested or not self._was_polled:
             raise_keyboard_interrupt(signum, frame)
         else:

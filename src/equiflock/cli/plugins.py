@@ -26,14 +26,10 @@ _plugin_checksums: dict[str, dict[str, str]] = {}
 
 
 def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) -> None:
-    """Import a user's module so that the controllers, scenarios and bodies that it registers are available.
+    """Import a user's module, by its name or .py file, which may register controllers, scenarios and bodies.
 
     Its directory is put first in `sys.path`. Checksums of its source files are recorded at the first import. Raise
-    InputError if the import fails.
-
-    Args:
-        name: module name or .py file; None does nothing.
-        sources: `collect_plugin_sources` of the command's process; raises InputError if they differ in this one.
+    InputError if the import fails, or if `sources`, those of the command's process, differ in this one.
     """
     if name is None:
         return
@@ -52,9 +48,8 @@ def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) ->
     except InputError as error:
         raise InputError(f"--plugin {name}: {error}") from None
     except Exception as error:  # the user's module may raise anything
-        raise InputError(
-            f"--plugin {name} could not be imported: {type(error).__name__}: {_format_one_line(error)}"
-        ) from None
+        message = " ".join(str(error).split())
+        raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {message}") from None
     # Compute checksums once, at import: later changes of the files do not affect the loaded code.
     if name not in _plugin_checksums:
         files = {module: getattr(sys.modules[module], "__file__", None) for module in set(sys.modules) - before}
@@ -67,11 +62,6 @@ def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) ->
             f"--plugin {name} differs between the command and this worker: {differences} (after a change of the "
             "plugin, restart the workers of the cluster)"
         )
-
-
-def _format_one_line(error: Exception) -> str:
-    """Return the message of an error in one line."""
-    return " ".join(str(error).split())
 
 
 def collect_plugin_sources(name: str | None) -> dict[str, str]:
@@ -110,15 +100,10 @@ def convert_plugin_errors(name: str | None) -> Iterator[None]:
         if name is None:
             raise  # a bug of this package
         # Name the innermost line of the user's code, not of a library that it calls.
-        user_frames = [
-            frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(Path(frame.filename))
-        ]
-        place = f" ({Path(user_frames[-1].filename).name}, line {user_frames[-1].lineno})" if user_frames else ""
+        places = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+        places = [(path, line) for path, line in places if not (_is_library(path) or path.is_relative_to(PACKAGE_DIR))]
+        place = f" ({places[-1][0].name}, line {places[-1][1]})" if places else ""
         raise InputError(f"--plugin {name} failed: {type(error).__name__}: {error}{place}") from None
-
-
-def _is_user_code(path: Path) -> bool:
-    return not (_is_library(path) or path.is_relative_to(PACKAGE_DIR))
 
 
 def _get_module_name(name: str) -> str:
@@ -158,10 +143,7 @@ class _PluginLocation:
         return self.module.partition(".")[0]
 
     def owns(self, module: str, path: Path) -> bool:
-        """Return whether an imported module is the user's: part of the plugin, or a file below the same directory.
-
-        False for equiflock, and for installed packages other than the plugin.
-        """
+        """Return whether an imported module is the user's: part of the plugin, or a file below the same directory."""
         outermost = module.partition(".")[0]
         is_beside = path.is_relative_to(self.root_dir) and not _is_library(path)
         return path.is_file() and outermost != "equiflock" and (outermost == self.outermost or is_beside)
@@ -174,10 +156,7 @@ class _PluginLocation:
         return path.relative_to(root).as_posix()
 
     def find_imported_modules(self) -> dict[str, Path]:
-        """Return the files of the plugin and of the user's modules that it imports, also indirectly, by module name.
-
-        They are found by reading import statements, without importing anything.
-        """
+        """Return the files of the plugin and of the user's modules that its import statements reach, by module name."""
         files: dict[str, Path] = {}
         waiting = list(_iter_parent_packages(self.module))
         while waiting:
@@ -191,9 +170,8 @@ class _PluginLocation:
     def _find_file(self, module: str) -> Path | None:
         """Return the file of a user's module by Python's import rules, or None if it is not the user's."""
         for folder in self._list_search_dirs(module.partition(".")[0]):
-            *packages, last = module.split(".")
-            base = folder.joinpath(*packages)
-            for path in (base / last / "__init__.py", base / f"{last}.py"):
+            base = folder.joinpath(*module.split("."))
+            for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
                 if path.is_file():
                     return path.resolve()
         return None
@@ -208,10 +186,7 @@ class _PluginLocation:
 
 
 def _iter_imports(path: Path, module: str) -> Iterator[str]:
-    """Yield the modules of all import statements of a file, and their parent packages; none if it has a syntax error.
-
-    Names after `from x import` are yielded too, as they may be modules.
-    """
+    """Yield the modules of all import statements of a file, with parent packages; none if it has a syntax error."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
@@ -224,7 +199,7 @@ def _iter_imports(path: Path, module: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             # Leading dots count packages upwards from the file's package.
             parents = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            origin = ".".join([*parents, *([node.module] if node.module else [])])
+            origin = ".".join(filter(None, [*parents, node.module]))
             yield from _iter_parent_packages(origin)
             yield from (f"{origin}.{alias.name}" for alias in node.names)  # these may be modules
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from equiflock._runtime.checks import InputError, check_count
 from equiflock._runtime.imports import require_torch
-from equiflock.cli.terminal import out, print_notice, print_text_table, progress
+from equiflock.cli.terminal import out, print_notice, print_paths, print_text_table, progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -80,12 +79,12 @@ class Reproduce:
         self._write_report(replace(PROFILES[self.profile], interpretation=interpretation), run_dir)
         default_ledger = Path("runs") / self.profile / "ledger.json"
         if self.search_interpretations and default_ledger.is_file():
-            out.print(f"  {write_ledger_comparison(default_ledger, run_dir, interpretation)}", highlight=False)
+            print_paths([write_ledger_comparison(default_ledger, run_dir, interpretation)])
 
     def _search_best_interpretation(self, search_dir: Path) -> Interpretation:
-        """Run the search with a progress bar and return the interpretation with which most statements hold.
+        """Search with a progress bar and return the interpretation with which most statements hold.
 
-        Its tables are written after each stage.
+        Tables are written after each stage.
         """
         from equiflock.paper.interpretation_search import SEARCH_PROFILE, Search, write_interpretations
 
@@ -111,19 +110,17 @@ class Reproduce:
                 on_notice=partial(print_notice, bar),
             )
             best = search.run(self.force)
-        for path in write_interpretations(search, search_dir):
-            out.print(f"  {path}", highlight=False)
+        print_paths(write_interpretations(search, search_dir))
         return best
 
     def _write_report(self, profile: Profile, run_dir: Path) -> None:
         """Run the experiments, write the report, and print the verdicts."""
-        from equiflock.paper.reproduction import EXPERIMENTS
         from equiflock.paper.reproduction_report import write_reproduction
         from equiflock.paper.training_statements import build_training_statements, write_training_tables
 
         start = time.perf_counter()
         with progress() as bar:
-            reproduction = self._run_experiments(bar, profile, run_dir, self.only or EXPERIMENTS)
+            reproduction = self._run_experiments(bar, profile, run_dir)
             drawing = bar.add_task("drawing", total=None)
             files = write_reproduction(
                 reproduction,
@@ -137,21 +134,18 @@ class Reproduce:
             table = reproduction.tables["training"]
             files.append(write_training_tables(table, build_training_statements(table), run_dir / "training-tables.md"))
         self._print_results(reproduction)
-        for path in files:
-            out.print(f"  {path}", highlight=False)
+        print_paths(files)
 
-    def _run_experiments(
-        self, bar: Progress, profile: Profile, run_dir: Path, experiments: Sequence[str]
-    ) -> Reproduction:
+    def _run_experiments(self, bar: Progress, profile: Profile, run_dir: Path) -> Reproduction:
         """Run the experiments that have no results yet, each with a progress bar, and return the results of all."""
         from equiflock.paper.reproduction import EXPERIMENTS, build_jobs, reproduce
 
+        experiments = self.only or EXPERIMENTS
+        tasks = {}
+        for name in EXPERIMENTS:
+            count = len(build_jobs(name, profile))
+            tasks[name] = bar.add_task(name, total=count, visible=name in experiments and count > 0)
         # The bars of data and flights appear when these start, as both may be finished already.
-        counts = {name: len(build_jobs(name, profile)) for name in EXPERIMENTS}
-        tasks = {
-            name: bar.add_task(name, total=count, visible=name in experiments and count > 0)
-            for name, count in counts.items()
-        }
         data_steps = profile.fast_forward.index_count * len(profile.cloning_seeds)
         data = bar.add_task("generalization data", total=data_steps, visible=False)
         flying = bar.add_task("flying", total=None, visible=False)

@@ -75,7 +75,6 @@ class Simulate:
         warn_about_disagreement(scenario, controller)
         with progress() as bar:
             task = bar.add_task(PREPARING_TEXT, total=steps)
-            # Keep frames only if they are saved; measures are always recorded.
             start = run_interruptibly(scenario.draw)
             world.check_start(start)
             run = fly(

@@ -5,22 +5,14 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from equiflock._runtime.checks import InputError, check_count
-from equiflock.cli.plugins import collect_plugin_sources, compute_plugin_checksum, import_plugin
+from equiflock.cli.jobs import run_and_read_jobs, try_controller
+from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
 from equiflock.cli.shared_options import EnvironmentAxes, EnvironmentAxesArgument
-from equiflock.cli.terminal import (
-    out,
-    parse_floats,
-    parse_integers,
-    print_notice,
-    print_table,
-    progress,
-    try_controller,
-)
+from equiflock.cli.terminal import out, parse_floats, parse_integers, print_paths, print_table
 from equiflock.learning.recipe import EXPERT, DAgger
 from equiflock.scenarios import RandomDisk
 
@@ -82,16 +74,12 @@ class Sweep:
     """Delete an earlier sweep in the run directory and start again."""
 
     def run(self) -> None:
-        """Run the grid points that have no results yet; write and print the medians of all.
-
-        All options, controllers and bodies are tried first.
-        """
+        """Try all options, controllers and bodies; run the points without results; write and print all medians."""
         from equiflock._runtime.provenance import lock_run_dir, read_package_versions
         from equiflock.evaluation.sweep import build_sweep_jobs
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
-        # Try all controllers first, so that an error in the last one is found before the others run.
         controllers = [name.strip() for name in self.controller.split(",")]
         if len(set(controllers)) < len(controllers):
             raise InputError(f"controller must list each controller once; got {self.controller!r}")
@@ -100,7 +88,6 @@ class Sweep:
         worlds = self.world.worlds
         for name in controllers:
             self._check_controller(name)
-        # Try each body once, too.
         for body in {repr(world.body): world.body for _, world in worlds}.values():
             try_controller(RandomDisk(1, 10).draw(), EXPERT, body=body)
         hops = [None] if self.epochs == 0 else parse_integers("hops", self.hops or str(DAgger.hops))
@@ -118,13 +105,8 @@ class Sweep:
             plugin=compute_plugin_checksum(self.plugin),
         )
         # Names of results are derived from the jobs' settings, so a sweep may be extended in its directory.
-        with lock_run_dir(
-            self.out,
-            "sweep",
-            {"versions": read_package_versions(*(("torch",) if self.epochs else ()))},
-            OUTPUT_PATTERNS,
-            self.force,
-        ):
+        config = {"versions": read_package_versions(*(("torch",) if self.epochs else ()))}
+        with lock_run_dir(self.out, "sweep", config, OUTPUT_PATTERNS, self.force):
             self._run_jobs(jobs)
 
     def _run_jobs(self, jobs: list[SweepJob]) -> None:
@@ -132,25 +114,18 @@ class Sweep:
 
         Raise InputError if no grid point has initial conditions.
         """
-        from equiflock._runtime.executors import run_jobs
         from equiflock._runtime.files import atomic_write
-        from equiflock._runtime.jobs import read_results
         from equiflock.evaluation.sweep import draw_sweep, list_axes, summarize_sweep
 
-        with progress() as bar:
-            task = bar.add_task(f"sweep over {len(jobs)} points", total=len(jobs))
-            prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
-            run_jobs(
-                jobs,
-                self.out / "jobs",
-                self.workers,
-                lambda job: bar.advance(task),
-                prepare,
-                self.scheduler,
-                partial(print_notice, bar),
-            )
+        table = run_and_read_jobs(
+            f"sweep over {len(jobs)} points",
+            jobs,
+            self.out / "jobs",
+            workers=self.workers,
+            scheduler=self.scheduler,
+            plugin=self.plugin,
+        )
         # Jobs are ordered for speed; rows are sorted for the reader.
-        table = read_results(jobs, self.out / "jobs")
         table = table.sort_values(["controller", "seed", *list_axes(table), "flock"])
         medians = summarize_sweep(table)
         for name, content in (("sweep", table), ("summary", medians)):
@@ -166,14 +141,10 @@ class Sweep:
         self._print_results(medians)
         for row in empty.drop_duplicates(["agents", "comm_radius"]).itertuples():
             out.print(f"  agents {row.agents}, comm_radius {row.comm_radius:g}: {row.remark}", highlight=False)
-        for path in (self.out / "sweep.csv", self.out / "summary.csv", figure):
-            out.print(f"  {path}", highlight=False)
+        print_paths((self.out / "sweep.csv", self.out / "summary.csv", figure))
 
     def _print_results(self, medians: pd.DataFrame) -> None:
-        """Print the medians in the widest layout that fits the terminal.
-
-        Empty columns, such as the hops of controllers that were not trained here, are left out.
-        """
+        """Print the medians, without empty columns, in the widest layout that fits the terminal."""
         from equiflock.evaluation.sweep import list_axes
 
         medians = medians.dropna(axis="columns", how="all")
@@ -183,21 +154,17 @@ class Sweep:
         print_table("medians over flocks and seeds; share of disconnected flocks", *layouts)
 
     def _check_controller(self, controller: str) -> None:
-        """Raise InputError if the controller does not exist or fails in a few steps.
-
-        With --epochs: if it is not a network that can be trained.
-        """
+        """Raise InputError if the controller fails in a few steps or, with --epochs, cannot be trained."""
         if self.epochs == 0:
             try_controller(RandomDisk(1, 10).draw(), controller)
-            return
-        from equiflock.learning.dagger import prepare_network
+        else:
+            from equiflock.learning.dagger import prepare_network
 
-        # Build and call the network once, so that a wrong shape is found before the first training.
-        prepare_network(DAgger(controller=controller))
+            prepare_network(DAgger(controller=controller))
 
 
 def _format_table(medians: pd.DataFrame, digits: int) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the printed table, with numbers of `digits` significant digits."""
+    """Return header and rows of the printed table, floats with `digits` significant digits."""
     header = ["controller", *(HEADINGS.get(column, column.replace("_", "\n")) for column in medians.columns[1:])]
     return header, [[_format_cell(value, digits) for value in row] for row in medians.itertuples(index=False)]
 

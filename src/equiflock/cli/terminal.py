@@ -1,15 +1,14 @@
-"""Shared by the commands: progress bars, tables, notices, and parsing of number lists."""
+"""What commands print: consoles, progress bars, tables and notices; and parsing of number lists."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
@@ -24,116 +23,35 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from equiflock._runtime import compile_progress
 from equiflock._runtime.checks import InputError
-from equiflock.controllers import load
-from equiflock.flock import Flock
-from equiflock.learning.recipe import DAgger
-from equiflock.observations.orbit import Orbit
-from equiflock.simulation.flight_builder import flight
 
 if TYPE_CHECKING:
     from equiflock.learning.dagger import EpochReport
-
-
-# Rich consoles on standard output and standard error.
+    from equiflock.learning.recipe import DAgger
+    from equiflock.observations.orbit import Orbit
 
 out = Console()
 err = Console(stderr=True)
-
-
 SECOND_CTRL_C_HINT = "press Ctrl-C again to stop immediately"
 PREPARING_TEXT = "preparing (the first run compiles the kernels)"
 MAX_NUMBERS = 10_000
-TRIAL_STEPS = 3
 REFRESHES_PER_SECOND = 4
 """Refresh rate of progress bars; a refresh takes 1.5 ms."""
 MIN_NAME_WIDTH = 12
 """Least width, in characters, of names that are broken into lines in a table."""
 
 
-def parse_integers(name: str, text: str) -> list[int]:
-    """Parse a list of integers from 0 on, such as 0-4 (both included) or 0,3,7, in the given order.
+@contextmanager
+def progress(*values: str) -> Iterator[Progress]:
+    """Show progress bars on stderr until the block ends; none if stderr is no terminal, so that files stay clean.
 
-    Raise InputError, which names the option `name`, for invalid text, repeated values, or more than MAX_NUMBERS.
+    Beside a bar are the `values` that `update(task, name=text)` sets, such as the loss. While kernels are compiled, the
+    compiler's progress replaces the descriptions.
     """
-    # Limit the size before expanding a range: 0-999999999 must not fill the memory.
-    integers: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if match is None:
-            raise InputError(f"{name} must be a list of integers such as 0-4 or 0,3,7; got {text!r}")
-        part_range = range(int(match[1]), int(match[2] or match[1]) + 1)
-        if len(integers) + len(part_range) > MAX_NUMBERS:
-            raise InputError(f"{name} must have at most {MAX_NUMBERS:,} values; got {text!r}")
-        integers.extend(part_range)
-    if not integers:
-        raise InputError(f"{name} must be a list of integers such as 0-4 or 0,3,7; got {text!r}")
-    if len(set(integers)) < len(integers):
-        raise InputError(f"{name} must list each value once; got {text!r}")
-    return integers
+    from equiflock._runtime.compile_progress import suppress_progress_output
 
-
-def parse_floats(name: str, text: str) -> list[float]:
-    """Parse a list of numbers such as 0.8,1,1.5. Raise InputError for invalid text or repeated values."""
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"{name} must be a list of numbers such as 0.8,1,1.5; got {text!r}") from None
-    if len(set(numbers)) < len(numbers):
-        raise InputError(f"{name} must list each value once; got {text!r}")
-    return numbers
-
-
-def try_controller(start: Flock, controller: str, **flight_options: Any) -> None:
-    """Simulate TRIAL_STEPS steps, so that a broken controller raises its error before jobs are run or files written."""
-    list(islice(flight(start, load(controller), **flight_options), TRIAL_STEPS))
-
-
-class _DescriptionColumn(TextColumn):
-    """Column that shows the task's description or, while kernels are compiled for it, the compiler's progress."""
-
-    def render(self, task: Task) -> Text:
-        """Return the description or the compiler's progress."""
-        text = None if task.finished else compile_progress.format_progress()
-        return super().render(task) if text is None else Text(text)
-
-
-class _CompilerProgress(Progress):
-    """Progress display that takes over the output of the compiler's progress."""
-
-    def __enter__(self) -> Self:
-        self._compiler_display = nullcontext() if self.disable else compile_progress.suppress_progress_output()
-        self._compiler_display.__enter__()
-        return super().__enter__()
-
-    def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)
-        self._compiler_display.__exit__(*raised)
-
-
-class _ValueColumn(ProgressColumn):
-    """Column that shows a value of its task, such as the loss, once it has one."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-
-    def render(self, task: Task) -> Text:
-        """Return name and value, or nothing."""
-        value = task.fields.get(self.name)
-        return Text("" if value is None else f"{self.name} {value}")
-
-
-def progress(*values: str) -> Progress:
-    """Return a context manager that shows progress bars on stderr until the work is done; none if it is no terminal.
-
-    Args:
-        values: names of values to show beside a bar, which `update(task, name=text)` sets.
-    """
-    # On stderr and only on a terminal, so that output to a file or a pipe stays clean.
     columns = _DescriptionColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return _CompilerProgress(
+    bar = Progress(
         *columns,
         *map(_ValueColumn, values),
         console=err,
@@ -141,29 +59,48 @@ def progress(*values: str) -> Progress:
         disable=not err.is_terminal,
         refresh_per_second=REFRESHES_PER_SECOND,
     )
+    with nullcontext() if bar.disable else suppress_progress_output(), bar:
+        yield bar
+
+
+class _DescriptionColumn(TextColumn):
+    """Column that shows the task's description or, while kernels are compiled for it, the compiler's progress."""
+
+    def render(self, task: Task) -> Text:
+        """Return the description or the compiler's progress."""
+        from equiflock._runtime.compile_progress import format_progress
+
+        text = None if task.finished else format_progress()
+        return super().render(task) if text is None else Text(text)
+
+
+class _ValueColumn(ProgressColumn):
+    """Column that shows a value of its task once it has one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def render(self, task: Task) -> Text:
+        """Return name and value, or an empty text."""
+        value = task.fields.get(self.name)
+        return Text("" if value is None else f"{self.name} {value}")
 
 
 def print_table(title: str, *layouts: tuple[Sequence[str], Sequence[Sequence[str]]]) -> None:
     """Print the first layout of a table, each a header and rows, that fits the width of the terminal.
 
-    The first column is text, the others are numbers. If no layout fits, long names are broken into lines.
+    The first column is text, the others are numbers. If no layout fits, even without padding, long names are broken
+    into lines.
     """
-    # Try each layout with padding between columns, then without.
     for table in (_build_table(title, *layout, padding) for layout in layouts for padding in (1, 0)):
         if _measure_width(table) <= out.width:
             out.print(table)
             return
-    # Not even the narrowest layout fits: break names, down to MIN_NAME_WIDTH characters.
     header, rows = layouts[-1]
     name_width = max(len(line) for row in rows for line in row[0].split("\n"))
     max_width = max(name_width - (_measure_width(table) - out.width), MIN_NAME_WIDTH)
     out.print(_build_table(title, header, [[_break_name(row[0], max_width), *row[1:]] for row in rows], 0))
-
-
-def print_orbit(orbit: Orbit) -> None:
-    """Print the parameters of the orbit technique that come with the weights."""
-    parameters = ", ".join(f"{each.name} {getattr(orbit, each.name):.3g}" for each in fields(orbit))
-    out.print(f"orbit technique of the weights: {parameters}", highlight=False, soft_wrap=True)
 
 
 def print_text_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], lines: bool = False) -> None:
@@ -207,6 +144,18 @@ def _break_name(name: str, width: int) -> str:
     return "\n".join(lines)
 
 
+def print_orbit(orbit: Orbit) -> None:
+    """Print the parameters of the orbit technique that come with the weights."""
+    parameters = ", ".join(f"{each.name} {getattr(orbit, each.name):.3g}" for each in fields(orbit))
+    out.print(f"orbit technique of the weights: {parameters}", highlight=False, soft_wrap=True)
+
+
+def print_paths(paths: Iterable[Path]) -> None:
+    """Print the paths of written files, one per line."""
+    for path in paths:
+        out.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
+
+
 def print_notice(bar: Progress, text: str) -> None:
     """Print a notice on stderr, above the progress bars."""
     bar.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
@@ -220,13 +169,11 @@ class TrainingProgress:
         self.label = f"{recipe.controller}, seed {recipe.seed}"
         self.task = bar.add_task(PREPARING_TEXT, total=recipe.epochs, visible=visible)
         self.epochs_done = 0
-        """Number of finished epochs."""
 
     def show_epoch(self, report: EpochReport) -> None:
-        """Show the loss of an epoch; if it has a validation, show medians of IVV and IMAN and print a line.
+        """Show the loss of an epoch; if it has a validation, show medians of IVV and IMAN and print a line."""
+        import numpy as np
 
-        IVV is the integral of velocity variance, IMAN that of the mean acceleration norm.
-        """
         self.epochs_done = report.epoch
         values: dict[str, Any] = {"loss": f"{report.loss:.3g}"}
         if report.validation is not None:
@@ -245,3 +192,34 @@ class TrainingProgress:
         """Print a notice about this training, above the bar on a terminal, else on standard output."""
         console = self.bar.console if self.bar.console.is_terminal else out
         console.print(f"{self.label}: {text}", highlight=False, markup=False, soft_wrap=True)
+
+
+def parse_integers(name: str, text: str) -> list[int]:
+    """Parse a list of integers from 0 on, such as 0-4 (both included) or 0,3,7, in the given order.
+
+    Raise InputError, which names the option `name`, for invalid text, repeated values, or more than MAX_NUMBERS.
+    """
+    # Limit the size before expanding a range: 0-999999999 must not fill the memory.
+    integers: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        part_range = range(int(match[1]), int(match[2] or match[1]) + 1) if match is not None else range(0)
+        if not part_range:
+            raise InputError(f"{name} must be a list of integers such as 0-4 or 0,3,7; got {text!r}")
+        if len(integers) + len(part_range) > MAX_NUMBERS:
+            raise InputError(f"{name} must have at most {MAX_NUMBERS:,} values; got {text!r}")
+        integers.extend(part_range)
+    if len(set(integers)) < len(integers):
+        raise InputError(f"{name} must list each value once; got {text!r}")
+    return integers
+
+
+def parse_floats(name: str, text: str) -> list[float]:
+    """Parse a list of numbers such as 0.8,1,1.5. Raise InputError for invalid text or repeated values."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{name} must be a list of numbers such as 0.8,1,1.5; got {text!r}") from None
+    if len(set(numbers)) < len(numbers):
+        raise InputError(f"{name} must list each value once; got {text!r}")
+    return numbers

@@ -70,7 +70,7 @@ class View:
         )
         with progress() as bar:
             bar.add_task(PREPARING_TEXT, total=None)
-            viewer_config.check_start()
+            viewer_config.setting.draw()
         page = address(self.host, listening.getsockname()[1])
         out.print(f"live view at {page} (Ctrl-C to stop)", highlight=False)
         sys.stdout.flush()
@@ -88,10 +88,7 @@ class View:
             compile_thread.join()
 
     def _make_viewer_config(self) -> ViewerConfig:
-        """Return the server's configuration by the options of this command, with saved flights loaded.
-
-        Raise InputError for invalid options, or options of live flights beside saved ones.
-        """
+        """Return the server's configuration, with saved flights loaded; raise InputError for invalid options."""
         from pydantic import ValidationError
 
         from equiflock.viewer.setting import Setting, format_validation_error
@@ -110,29 +107,25 @@ class View:
         options = parse_options(option_text) if colon else {}
         page_fields: dict[str, Any] = {"agents": self.agents, "seed": self.seed}
         page_fields |= {name: options.pop(name) for name in ("agents", "seed", "comm_radius") if name in options}
-        names = [_normalize_controller_name(name) for name in (self.controller, self.compare) if name is not None]
+        files = list(self.weights)
+        for name, controller in (("controller", self.controller), ("compare", self.compare)):
+            page_fields[name] = controller
+            if controller is not None and controller.endswith(WEIGHTS_SUFFIX):
+                files.append(Path(controller))
+                page_fields[name] = str(files[-1])  # as the page lists it, without a leading `./`
         try:
-            setting = Setting(
-                scenario=scenario,
-                options=options,
-                controller=names[0],
-                compare=names[1] if len(names) > 1 else None,
-                **page_fields,
-            )
+            setting = Setting(scenario=scenario, options=options, **page_fields)
         except ValidationError as error:
             raise InputError(format_validation_error(error)) from None
-        files = [*self.weights, *(Path(name) for name in names if name.endswith(WEIGHTS_SUFFIX))]
         with progress() as bar:
             bar.add_task("reading flights", total=None, visible=bool(self.flights))
-            flights = [
-                run for path in self.flights for run in _load_flights(path, compute_plugin_checksum(self.plugin))
-            ]
+            plugin = compute_plugin_checksum(self.plugin)
+            flights = [run for path in self.flights for run in _load_flights(path, plugin)]
         return ViewerConfig(setting, tuple(dict.fromkeys(files)), flights, self.out)
 
 
 def _compile_kernels(viewer_config: ViewerConfig) -> None:
     """Compile the kernels of the configured flight; ignore errors, which a page that starts it reports."""
-    # A page that starts such a flight reports the error.
     with suppress(Exception):
         viewer_config.compile_kernels()
 
@@ -140,11 +133,6 @@ def _compile_kernels(viewer_config: ViewerConfig) -> None:
 def _has_screen() -> bool:
     """Return whether a browser can open a window; a text browser would take over the terminal."""
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
-
-
-def _normalize_controller_name(name: str) -> str:
-    """Return a controller's name as the page lists it: paths of weights files without a leading `./`."""
-    return str(Path(name)) if name.endswith(WEIGHTS_SUFFIX) else name
 
 
 def _load_flights(path: Path, plugin: str) -> list[Trajectory]:
@@ -157,7 +145,6 @@ def _load_flights(path: Path, plugin: str) -> list[Trajectory]:
         raise InputError(f"{path} is the run directory of an experiment: name one of its jobs, such as {jobs[0]}")
     if path.suffix != ".csv":
         return load_trajectories(path)
-    # The result of a job is a table, so its flight is simulated again.
-    from equiflock.viewer.rerun_job import rerun_flight
+    from equiflock.viewer.playback import rerun_flight
 
     return [rerun_flight(path, plugin)]

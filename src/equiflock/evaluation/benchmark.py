@@ -20,13 +20,11 @@ from equiflock._runtime.threads import use_one_thread
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers import load
 from equiflock.controllers.networks.chain import ACTIVATION, FOLDS_PREVIOUS, IDENTITY, Chain
-from equiflock.controllers.networks.models import find_trainable_chain
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses, paper_senses
 from equiflock.flock import Flock
 from equiflock.graph.cell_list import make_cell_list, sort_into_cells
 from equiflock.graph.radius_graph import compute_connectivity
-from equiflock.learning.dagger import Trainer
 from equiflock.learning.recipe import DAgger
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.plotting.style import GRID_COLOUR, TEXT_COLOUR
@@ -271,6 +269,10 @@ def measure_epoch(controller: str, repeats: int = 5) -> EpochTiming:
 
     The network must have a compiled form.
     """
+    # Imports torch, which the other measurements do without.
+    from equiflock.controllers.networks.models import find_trainable_chain
+    from equiflock.learning.dagger import Trainer
+
     with use_one_thread():
         recipe = DAgger(controller=controller, flocks=10)
         trainer = Trainer(recipe)

@@ -1,12 +1,8 @@
-"""Protocols that close a connection if a request or message is not complete within TIMEOUT_SECONDS.
-
-Uvicorn limits the time between two requests, but not the duration of one.
-"""
+"""Protocols that close a connection if a request or message is not complete within TIMEOUT_SECONDS."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import h11
 from typing_extensions import override
@@ -28,38 +24,33 @@ class Deadline:
         self._transport = transport
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
-        """Start the timer; a running one continues, so a client that sends byte by byte gets no extra time."""
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(TIMEOUT_SECONDS, self._transport.abort)
+    def update(self, is_complete: bool) -> None:
+        """Stop the timer if the request or message is complete, else start it.
 
-    def cancel(self) -> None:
-        """Stop the timer if it is running; it can be started again."""
-        if self._timer is not None:
+        A running timer continues, so a client that sends byte by byte gets no extra time.
+        """
+        if not is_complete and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(TIMEOUT_SECONDS, self._transport.abort)
+        elif is_complete and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def update(self, is_complete: bool) -> None:
-        """Stop the timer if the request or message is complete; else start it, or let it run on."""
-        if is_complete:
-            self.cancel()
-        else:
-            self.start()
-
 
 class TimeoutHttpProtocol(H11Protocol):
-    """HTTP protocol that aborts a connection if a request is not complete within TIMEOUT_SECONDS."""
+    """HTTP protocol that aborts a connection if a request is not complete within TIMEOUT_SECONDS.
+
+    Uvicorn limits the time between two requests, but not the duration of one.
+    """
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer at once: a client that connects and sends nothing is disconnected."""
+        # Start the timer at once, for a client that sends nothing.
         super().connection_made(transport)
         self._deadline = Deadline(transport)
-        self._deadline.start()
+        self._deadline.update(is_complete=False)
 
     @override
     def data_received(self, data: bytes) -> None:
-        """Process data; stop the timer if they complete a request or upgrade to a websocket, else keep it running."""
         super().data_received(data)
         # After an upgrade the websocket has a separate deadline. A request is complete once head and body are received.
         upgraded = self.transport.get_protocol() is not self
@@ -67,8 +58,7 @@ class TimeoutHttpProtocol(H11Protocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer when the connection closes."""
-        self._deadline.cancel()
+        self._deadline.update(is_complete=True)
         super().connection_lost(exc)
 
 
@@ -80,14 +70,12 @@ class TimeoutWebSocketProtocol(WebSocketsSansIOProtocol):
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Create the timer, which the first bytes of a message start."""
         super().connection_made(transport)
         self._deadline = Deadline(self.transport)
         self._boundaries = MessageBoundaryTracker()
 
     @override
     def data_received(self, data: bytes) -> None:
-        """Process data; stop the timer if they end between two messages, else keep it running."""
         # Before the handshake the data are the HTTP request for the upgrade, not frames.
         if self.handshake_initiated:
             self._boundaries.feed(data)
@@ -96,8 +84,7 @@ class TimeoutWebSocketProtocol(WebSocketsSansIOProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer when the connection closes."""
-        self._deadline.cancel()
+        self._deadline.update(is_complete=True)
         super().connection_lost(exc)
 
 
@@ -113,7 +100,7 @@ class MessageBoundaryTracker:
 
     @property
     def is_between_messages(self) -> bool:
-        """Whether neither a frame nor a message is incomplete after the bytes so far; True at the start."""
+        """Whether no frame or message is incomplete after the bytes so far; True at the start."""
         return not (self._header or self._remaining_bytes or self._is_message_incomplete)
 
     def feed(self, data: bytes) -> None:
@@ -133,18 +120,12 @@ class MessageBoundaryTracker:
                 self._parse_header()
 
     def _compute_header_size(self) -> int:
-        """Return the size of the current header in bytes, which its second byte determines.
-
-        It is 2, plus 2 or 8 for an extended length, plus 4 for a mask.
-        """
+        """Return the size of the header in bytes: 2, plus 2 or 8 for an extended length, plus 4 for a mask."""
         masked, length = self._header[1] & 0x80, self._header[1] & 0x7F
         return 2 + EXTENDED_LENGTH_BYTES.get(length, 0) + (4 if masked else 0)
 
     def _parse_header(self) -> None:
-        """Set the payload's length and whether the message continues after this frame; then clear the header.
-
-        Control frames do not change whether the message continues.
-        """
+        """Set the payload's length and whether the message continues after this frame; then clear the header."""
         final, opcode = bool(self._header[0] & 0x80), self._header[0] & 0x0F
         length = self._header[1] & 0x7F
         extended = EXTENDED_LENGTH_BYTES.get(length, 0)
@@ -153,7 +134,3 @@ class MessageBoundaryTracker:
         if opcode < FIRST_CONTROL_OPCODE:
             self._is_message_incomplete = not final
         self._header.clear()
-
-
-PROTOCOLS: dict[str, Any] = {"http": TimeoutHttpProtocol, "ws": TimeoutWebSocketProtocol}
-"""Both protocols as options of uvicorn."""

@@ -1,4 +1,7 @@
-"""Saves live flights: each as a directory with a film, which `equiflock animate` and `equiflock view` open."""
+"""Saves live flights: each as a directory with a film, which `equiflock animate` and `equiflock view` open.
+
+An unfinished save is a hidden, locked scratch directory; later saves and servers remove those of killed processes.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,108 @@ from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import remove_path
 from equiflock.simulation.trajectory import Trajectory
 
-# Hidden, locked directories for unfinished saves, and removal of those that killed processes left.
-
+FILM_NAME = "film.mp4"
+MAX_FILM_SECONDS = 20.0
+"""Maximum duration of the film; a longer flight is sped up."""
+MAX_PENDING_SAVES = 4
+"""Maximum number of unfinished saves, including the running one."""
 SCRATCH_PREFIX = ".saving-"
 LOCK_NAME = ".lock"
 MIN_AGE_SECONDS = 10.0
 """A younger scratch directory is kept, as its process may not have locked it yet."""
+
+FrameCallback = Callable[[int, int], object]
+"""Called with (frames drawn, total frames) of the film."""
+
+
+class FlightArchive:
+    """Saves flights in the directory `out`, one after the other in a worker thread."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.saved_dirs: dict[str, Path] = {}
+        """Directories of the flights that this archive has saved, by their names; not those of earlier servers."""
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="saving")
+        self._pending: list[Future[Path]] = []
+        self._is_cancelled = False
+        remove_stale_scratch_dirs(out)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a save is queued or running."""
+        return any(not future.done() for future in self._pending)
+
+    def cancel_all(self) -> None:
+        """Cancel all saves without waiting: queued ones now, and the running one at its film's next frame."""
+        self._is_cancelled = True
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def save(self, runs: Sequence[Trajectory], speed: float, on_frame: FrameCallback) -> Future[Path]:
+        """Queue a call of `save_flights` in the worker thread and return the future of its directory.
+
+        Raise InputError if MAX_PENDING_SAVES are queued or running.
+        """
+        self._pending = [future for future in self._pending if not future.done()]
+        if len(self._pending) >= MAX_PENDING_SAVES:
+            raise InputError(f"{MAX_PENDING_SAVES} flights are being saved, which is the maximum: wait for one of them")
+        future = self._worker.submit(self._save, runs, speed, on_frame)
+        self._pending.append(future)
+        return future
+
+    def _save(self, runs: Sequence[Trajectory], speed: float, on_frame: FrameCallback) -> Path:
+        """Save flights and add their directory to `saved_dirs`; raise InputError if cancelled."""
+
+        # A thread cannot be killed, so it checks for cancellation at every frame of the film.
+        def on_frame_unless_cancelled(done: int, total: int) -> None:
+            if self._is_cancelled:
+                raise InputError("the server is shutting down")
+            on_frame(done, total)
+
+        remove_stale_scratch_dirs(self.out)
+        folder = save_flights(runs, self.out, speed, on_frame_unless_cancelled)
+        self.saved_dirs[folder.name] = folder
+        return folder
+
+
+def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: FrameCallback) -> Path:
+    """Write flights and their film into a new directory in `out`, and return its path.
+
+    The directory is named by local date and time and the controllers, with -2, -3 .. appended if the name is taken. It
+    has a NUMBER-CONTROLLER.zarr for each flight, config.json (of the first flight) and film.mp4, which shows `speed`
+    simulated seconds per second, or more if it would be longer than MAX_FILM_SECONDS. It appears when all files are
+    complete, and not at all after an error.
+    """
+    from equiflock.plotting.film import film
+
+    # A controller may be a path: replace characters that a file name should not have.
+    names = [re.sub(r"[^\w.-]+", "-", Path(str(run.config["controller"])).stem) for run in runs]
+    folder = out / f"{datetime.now():%Y-%m-%d-%H%M%S}-{'-'.join(names)}"
+    speed = max(float(runs[0].times[-1]) / MAX_FILM_SECONDS, speed)
+    with make_scratch_dir(out) as scratch_dir:
+        scratch = scratch_dir / folder.name
+        scratch.mkdir()
+        for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):
+            run.save(scratch / f"{number}-{name}.zarr")
+        (scratch / "config.json").write_text(json.dumps(dict(runs[0].config), indent=2) + "\n")
+        film(runs, scratch / FILM_NAME, speed=speed, on_frame=on_frame)
+        return scratch.rename(_find_unused_path(folder))
+
+
+def _find_unused_path(path: Path) -> Path:
+    """Return the path or, if it exists, the first of path-2, path-3, .. that does not."""
+    number, candidate = 1, path
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.name}-{number}")
+    return candidate
 
 
 @contextmanager
 def make_scratch_dir(out: Path) -> Iterator[Path]:
     """Create a hidden directory in `out`, which is created if missing, and yield its path.
 
-    On exit, also after an error, it is removed with its content. Until then it is locked. If the process is
-    killed, the system releases the lock, and `remove_stale_scratch_dirs` can remove the directory.
+    On exit, also after an error, it is removed with its content. Until then it is locked; if the process is killed,
+    the system releases the lock.
     """
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=out))
@@ -60,110 +151,3 @@ def remove_stale_scratch_dirs(out: Path) -> None:
         except (Timeout, OSError, NotImplementedError):
             continue
         remove_path(folder)
-
-
-FILM_NAME = "film.mp4"
-MAX_FILM_SECONDS = 20.0
-"""Maximum duration of the film; a longer flight is sped up."""
-MAX_PENDING_SAVES = 4
-"""Maximum number of unfinished saves, including the running one."""
-
-FrameCallback = Callable[[int, int], object]
-"""Called with (frames drawn, total frames) of the film."""
-
-
-class FlightArchive:
-    """Saves flights one after the other in a worker thread.
-
-    Scratch directories that killed servers left in `out` are removed at construction and before each save.
-
-    Args:
-        out: output directory, created by the first save if missing.
-    """
-
-    def __init__(self, out: Path) -> None:
-        self.out = out
-        self.saved_dirs: dict[str, Path] = {}
-        """Directories of the flights that this archive has saved, by their names; not those of earlier servers."""
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="saving")
-        self._pending: list[Future[Path]] = []
-        self._is_cancelled = False
-        remove_stale_scratch_dirs(out)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a save is queued or running."""
-        return any(not future.done() for future in self._pending)
-
-    def cancel_all(self) -> None:
-        """Cancel all queued saves, and the running one at its film's next frame, which removes its files.
-
-        Return at once, without waiting for that. No save can be started afterwards.
-        """
-        self._is_cancelled = True
-        self._worker.shutdown(wait=False, cancel_futures=True)
-
-    def save(self, runs: Sequence[Trajectory], speed: float, on_frame: FrameCallback) -> Future[Path]:
-        """Queue a save and return the future of its directory; `save_flights` describes the arguments and the files.
-
-        `on_frame` is called in the worker thread. Raise InputError if MAX_PENDING_SAVES are queued or running.
-        """
-        self._pending = [future for future in self._pending if not future.done()]
-        if len(self._pending) >= MAX_PENDING_SAVES:
-            raise InputError(f"{MAX_PENDING_SAVES} flights are being saved, which is the maximum: wait for one of them")
-        future = self._worker.submit(self._save, runs, speed, on_frame)
-        self._pending.append(future)
-        return future
-
-    def _save(self, runs: Sequence[Trajectory], speed: float, on_frame: FrameCallback) -> Path:
-        """Save flights in the worker thread and add their directory to `saved_dirs`; raise InputError if cancelled."""
-
-        # A thread cannot be killed, so it checks for cancellation at every frame of the film.
-        def on_frame_unless_cancelled(done: int, total: int) -> None:
-            if self._is_cancelled:
-                raise InputError("the server is shutting down")
-            on_frame(done, total)
-
-        remove_stale_scratch_dirs(self.out)
-        folder = save_flights(runs, self.out, speed, on_frame_unless_cancelled)
-        self.saved_dirs[folder.name] = folder
-        return folder
-
-
-def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: FrameCallback) -> Path:
-    """Write flights and their film into a new directory in `out`, and return its path.
-
-    The directory is named by local date and time and the controllers, with -2, -3 .. appended if the name is taken. It
-    has a NUMBER-CONTROLLER.zarr for each flight, config.json (of the first flight) and film.mp4. It appears when all
-    files are complete, and not at all after an error.
-
-    Args:
-        runs: one flight, or two to show side by side.
-        out: output directory, created if missing.
-        speed: simulated seconds per second of film; raised if the film would be longer than MAX_FILM_SECONDS.
-        on_frame: called with (frames drawn, total frames) of the film.
-    """
-    from equiflock.plotting.film import film
-
-    # A controller may be a path; characters that a file name should not have are replaced.
-    names = [re.sub(r"[^\w.-]+", "-", Path(str(run.config["controller"])).stem) for run in runs]
-    folder = out / f"{datetime.now():%Y-%m-%d-%H%M%S}-{'-'.join(names)}"
-    speed = max(float(runs[0].times[-1]) / MAX_FILM_SECONDS, speed)
-    # Write into a scratch directory and rename it when complete, so that no saved directory is incomplete.
-    with make_scratch_dir(out) as scratch_dir:
-        scratch = scratch_dir / folder.name
-        scratch.mkdir()
-        for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):
-            run.save(scratch / f"{number}-{name}.zarr")
-        (scratch / "config.json").write_text(json.dumps(dict(runs[0].config), indent=2) + "\n")
-        film(runs, scratch / FILM_NAME, speed=speed, on_frame=on_frame)
-        return scratch.rename(_find_unused_path(folder))
-
-
-def _find_unused_path(path: Path) -> Path:
-    """Return the path or, if it exists, the first of path-2, path-3, .. that does not."""
-    number, candidate = 1, path
-    while candidate.exists():
-        number += 1
-        candidate = path.with_name(f"{path.name}-{number}")
-    return candidate

@@ -1,4 +1,4 @@
-"""The binary format of frames.
+"""The binary format of the frames that the server sends to a page, and what they show.
 
 All values are little-endian, and every array starts at a multiple of 8 bytes:
 
@@ -60,24 +60,18 @@ NO_LINKS = Links(NO_EDGES, NO_EDGES)
 
 @dataclass(frozen=True, eq=False)
 class FlockPicture:
-    """One flock to draw.
-
-    Attributes:
-        flock: a batch of one; of a flock in three dimensions x and y are drawn.
-        accelerations: (1, N, D), commanded accelerations; None after the last frame.
-        disks: (M, 3), x, y and radius.
-        links: the messages to draw.
-        has_ended: whether the flight has ended, so that the agents stand still.
-        held_accelerations: (1, N, D), constant accelerations that reproduce the bodies' motion to the next frame;
-            `accelerations` by default.
-    """
+    """One flock to draw, a batch of one; of a flock in three dimensions x and y are drawn."""
 
     flock: Flock
     accelerations: Vectors | None
+    """(1, N, D), commanded accelerations; None after the last frame."""
     disks: Float64[np.ndarray, "M 3"]
+    """x, y and radius of each disk obstacle."""
     links: Links = NO_LINKS
     has_ended: bool = False
+    """Whether the flight has ended, so that the agents stand still."""
     held_accelerations: Vectors | None = None
+    """(1, N, D), constant accelerations that reproduce the motion to the next frame; `accelerations` by default."""
 
     @property
     def metric_values(self) -> tuple[float, float, float, float]:
@@ -90,12 +84,8 @@ class FlockPicture:
         if self.accelerations is not None:
             norms = np.sqrt(np.square(self.accelerations[0, self.flock.working[0]]).sum(axis=1))
             mean_norm = float(norms.mean()) if len(norms) > 0 else 0.0
-        measured = (
-            metrics.velocity_variance(self.flock),
-            metrics.component_count(self.flock),
-            metrics.minimum_separation(self.flock),
-        )
-        variance, components, separation = (float(values[0]) for values in measured)
+        measured = metrics.velocity_variance, metrics.component_count, metrics.minimum_separation
+        variance, components, separation = (float(measure(self.flock)[0]) for measure in measured)
         return variance, components, separation, mean_norm
 
 
@@ -145,18 +135,11 @@ def _drop_failed_agents(graph: Graph, flock: Flock) -> Graph:
 
 def _apply_obstacle_rule(flock: Flock, graph: Graph, obstacles: str) -> Edges:
     """Return the edges of a graph; with the rule "nearest", without all but each receiver's nearest obstacle agent."""
-    edges: Edges = find_observed_edges(flock, graph) if obstacles == "nearest" else graph.edges(0)
-    return edges
+    return find_observed_edges(flock, graph) if obstacles == "nearest" else graph.edges(0)
 
 
 def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> bytes:
-    """Return a frame as bytes in the format of this module's docstring.
-
-    Args:
-        step: number of steps since the start, or the frame's index in a saved flight.
-        time: simulated seconds since the start.
-        pictures: one for each panel.
-    """
+    """Return a frame with one picture for each panel as bytes, in the format of this module's docstring."""
     parts = [FRAME_HEADER.pack(FORMAT_VERSION, len(pictures), step, time)]
     for picture in pictures:
         parts += _pack_picture(picture)
@@ -164,7 +147,7 @@ def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> byte
 
 
 def _pack_picture(picture: FlockPicture) -> list[bytes]:
-    """Return the header and the arrays of a picture as bytes, in the order of the format in this module's docstring."""
+    """Return the header and the arrays of a picture as bytes."""
     flock = picture.flock
     places = flock.positions[0, :, :2]
     # The origin is the flock's centre without obstacle agents; subtract it in float64, before conversion to float32.

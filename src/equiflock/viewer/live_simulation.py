@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock._runtime.specs import format_options
-from equiflock.flock import Condition, Conditions, Flock, Role
+from equiflock.flock import NO_OBSTACLE, Condition, Conditions, Flock, Role
 from equiflock.observations.orbit import Orbit
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario, Stop
@@ -25,34 +25,23 @@ from equiflock.simulation.failures import FailureKind
 from equiflock.simulation.simulate import describe_part
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.frames import NO_LINKS, FlockPicture
-from equiflock.viewer.live_flight import (
-    LiveFlight,
-    compute_distances,
-    keep_agents,
-    select_controlled,
-    select_obstacle,
-    select_role,
-)
+from equiflock.viewer.live_flight import LiveFlight, Mask
 from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, Setting, WorldSetting
 
 MAX_ADVANCE_SECONDS = 0.05
 """Time budget of `advance`, which may make fewer steps than requested, to keep the page responsive."""
-ControllerLoader = Callable[[str, dict[str, Any]], Controller]
-"""Builds a controller from its name and options."""
 
 
 class LiveSimulation:
     """The one or two flights of a setting, one for each panel of the page.
 
-    Every change except `change_law` applies to all flights, so they always have the same agents.
-
-    Args:
-        setting: the initial setting.
-        load: builds a controller from its name and options.
-        stop: cancels the search for initial conditions, as in `RandomDisk`.
+    Every change except `change_law` applies to all flights, so they always have the same agents. `load` builds a
+    controller from its name and options; `stop` cancels the search for initial conditions.
     """
 
-    def __init__(self, setting: Setting, load: ControllerLoader, stop: Stop | None = None) -> None:
+    def __init__(
+        self, setting: Setting, load: Callable[[str, dict[str, Any]], Controller], stop: Stop | None = None
+    ) -> None:
         self.setting = setting
         self._load = load
         # Load controllers first: errors are raised before the search for initial conditions.
@@ -63,13 +52,10 @@ class LiveSimulation:
         self.scenario_obstacle_count = len(obstacle_disks(start)) - len(setting.disks)
         """Number of the scenario's obstacles, which come before those of the setting."""
         self._orbits = [_choose_orbit(scenario, controller) for controller, _ in controllers]
-        # Default of the setting: on if the scenario uses the orbit technique or has no obstacles.
-        self.orbit_enabled = (
-            (scenario.orbit is not None or self.scenario_obstacle_count == 0)
-            if setting.orbit is None
-            else setting.orbit
-        )
-        """Whether followers use the orbit technique."""
+        self.orbit_enabled = setting.orbit
+        """Whether followers use the orbit technique; by default if the scenario does or has no obstacles."""
+        if self.orbit_enabled is None:
+            self.orbit_enabled = scenario.orbit is not None or self.scenario_obstacle_count == 0
         world = setting.world.make()
         self.flights = [
             LiveFlight(
@@ -96,7 +82,6 @@ class LiveSimulation:
 
         Stop early after MAX_ADVANCE_SECONDS, but make at least one step unless `steps` is 0.
         """
-        # All flights make the same number of steps, to stay in lockstep.
         end = time.perf_counter() + MAX_ADVANCE_SECONDS
         for _ in range(steps):
             for live in self.flights:
@@ -116,11 +101,7 @@ class LiveSimulation:
         return next((text for text in self._warnings if text is not None), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields of the event "started", JSON-serializable.
-
-        These are the setting, the communication radius and the orbit switch in effect (the setting may have None for
-        them), the number of the scenario's obstacles, and the warning or None.
-        """
+        """Return the fields of the event "started"; radius and orbit are in effect where the setting has None."""
         return {
             "setting": self.setting.model_dump(mode="json"),
             "comm_radius": self.flights[0].flock.comm_radius,
@@ -141,9 +122,7 @@ class LiveSimulation:
 
     def steer(self, velocity: tuple[float, float]) -> None:
         """Set the velocity of all leaders, which keep it; nothing happens without leaders."""
-        self._set_velocities(
-            lambda flock: np.where(select_role(flock, Role.LEADER)[:, None], velocity, flock.velocities[0])
-        )
+        self._set_velocities(lambda flock: flock.roles == Role.LEADER, velocity)
 
     def scatter(self) -> None:
         """Draw new velocities for all followers that neither stopped nor drift, the same in all flights.
@@ -151,25 +130,7 @@ class LiveSimulation:
         Their distribution is that of the initial velocities without the velocity that the flock has in common.
         """
         drawn = self.setting.disk.draw_velocities(self._make_rng("scatter"), self.flights[0].flock.shape[1])
-        self._set_velocities(lambda flock: np.where(select_controlled(flock)[:, None], drawn, flock.velocities[0]))
-
-    def toggle_nearest_leader(self, position: tuple[float, float], reach: float, panel: int) -> None:
-        """Toggle the agent nearest to a point between leader and follower, in all flights; obstacle agents are ignored.
-
-        Raise InputError if it is farther than `reach` from the point, or has failed.
-
-        Args:
-            position: the point, in world coordinates.
-            reach: maximum distance, in world units.
-            panel: index of the flight whose positions count.
-        """
-        live = self._get_flight(panel)
-        # Obstacle agents cannot lead.
-        distances = np.where(select_role(live.flock, Role.OBSTACLE), np.inf, compute_distances(live.flock, position))
-        nearest = int(np.argmin(distances))
-        if distances[nearest] > reach:
-            raise InputError(f"no agent is within {reach:g} of the point: click on an agent")
-        self.toggle_leader(nearest)
+        self._set_velocities(lambda flock: flock.effective_roles == Role.FOLLOWER, drawn)
 
     def toggle_leader(self, agent: int) -> None:
         """Toggle an agent between leader and follower, in all flights.
@@ -201,11 +162,8 @@ class LiveSimulation:
     def change_law(self, panel: int, options: dict[str, Any]) -> None:
         """Continue one flight with other options of its controller from the next step on, and update the setting.
 
-        Raise InputError if the controller cannot be built or fails on this flock.
-
-        Args:
-            panel: index of the flight.
-            options: all options that differ from their defaults, in place of the present ones.
+        `options` are all that differ from their defaults. Raise InputError if the controller cannot be built or fails
+        on this flock.
         """
         live = self._get_flight(panel)
         controller = self._load(self.setting.controllers[panel], options)
@@ -216,8 +174,7 @@ class LiveSimulation:
     def fail_agents(self, kind: FailureKind, agents: int) -> None:
         """Let `agents` random working followers fail, or all if they are fewer, the same in all flights.
 
-        Leaders and agents that have failed before are not chosen. Raise InputError if no follower works, or if a
-        controller requires an ideal radio.
+        Raise InputError if no follower works, or if a controller requires an ideal radio.
         """
         self._check_imperfect_radio_supported()
         first = self.flights[0].flock
@@ -239,17 +196,16 @@ class LiveSimulation:
         Obstacle agents stay. Nothing happens if no agent is near; raise InputError if none would remain.
         """
         live = self._get_flight(panel)
-        # Agents are selected by their positions in the panel that was clicked.
-        near = np.zeros(live.flock.shape[1], bool)
+        removable = live.flock.roles[0] != Role.OBSTACLE
+        removed = np.zeros_like(removable)
         for position in positions:
-            near |= compute_distances(live.flock, position) <= reach
-        removed = near & ~select_role(live.flock, Role.OBSTACLE)
+            removed |= removable & (np.hypot(*(live.flock.positions[0] - position).T) <= reach)
         if not removed.any():
             return
-        if removed.sum() >= np.count_nonzero(~select_role(live.flock, Role.OBSTACLE)):
+        if removed.sum() == removable.sum():
             raise InputError("the last agents cannot be removed: at least one must remain")
         for flight in self.flights:
-            flight.replace_flock(keep_agents(flight.flock, ~removed), ~removed)
+            flight.replace_flock(_keep_agents(flight.flock, ~removed), ~removed)
 
     def add_disk(self, disk: DiskObstacle) -> None:
         """Add a disk obstacle to all flights, as the last of `disks`; raise InputError if there are MAX_DISKS."""
@@ -261,7 +217,7 @@ class LiveSimulation:
 
     def move_disk(self, index: int, position: tuple[float, float]) -> None:
         """Move the centre of the obstacle `disks[index]` to a position; raise InputError if there is none."""
-        moved = select_obstacle(self.flights[0].flock, index)
+        moved = _select_obstacle(self.flights[0].flock, index)
         shift = np.subtract(position, self.disks[index, :2])
         for live in self.flights:
             positions = live.flock.positions.copy()
@@ -270,15 +226,15 @@ class LiveSimulation:
 
     def remove_disk(self, index: int) -> None:
         """Remove the obstacle `disks[index]`, so that later indices decrease; raise InputError if there is none."""
-        keep = ~select_obstacle(self.flights[0].flock, index)
+        keep = ~_select_obstacle(self.flights[0].flock, index)
         for live in self.flights:
-            live.replace_flock(keep_agents(live.flock, keep), keep)
+            live.replace_flock(_keep_agents(live.flock, keep), keep)
 
-    def set_orbit(self, enabled: bool) -> None:
+    def set_orbit(self, active: bool) -> None:
         """Switch the orbit technique on or off from the next step on, in all flights; the setting keeps its value."""
-        self.orbit_enabled = enabled
+        self.orbit_enabled = active
         for live, orbit in zip(self.flights, self._orbits, strict=True):
-            live.sensing.orbit = orbit if enabled else None
+            live.sensing.orbit = orbit if active else None
 
     def to_trajectories(self) -> list[Trajectory]:
         """Return the recording of each flight, with its configuration.
@@ -305,10 +261,13 @@ class LiveSimulation:
             trajectories.append(live.recording.to_trajectory(self.setting.time_step, flight_config))
         return trajectories
 
-    def _set_velocities(self, compute_velocities: Callable[[Flock], NDArray[Any]]) -> None:
-        """Set the velocities of all agents in each flight to those (N, 2) that are computed from its flock."""
+    def _set_velocities(
+        self, select: Callable[[Flock], NDArray[Any]], velocities: NDArray[Any] | tuple[float, float]
+    ) -> None:
+        """Set the velocities of the agents that a mask (1, N), computed from the flock of each flight, selects."""
         for live in self.flights:
-            live.replace_flock(replace(live.flock, velocities=compute_velocities(live.flock)[None]))
+            changed = np.where(select(live.flock)[..., None], velocities, live.flock.velocities)
+            live.replace_flock(replace(live.flock, velocities=changed))
 
     def _set_conditions(self, conditions: Conditions) -> None:
         """Set the conditions (1, N) in all flights; agents that are stopped then get zero velocity."""
@@ -342,3 +301,22 @@ def _choose_orbit(scenario: Scenario, controller: Controller) -> Orbit:
     controller_orbit = getattr(controller, "orbit", None)
     default = controller_orbit if isinstance(controller_orbit, Orbit) else Orbit()
     return choose_orbit(scenario, controller) or default
+
+
+def _select_obstacle(flock: Flock, index: int) -> Mask:
+    """Return the mask of the agents on the rim of one disk obstacle; raise InputError if there is no such disk.
+
+    `index` is a row of `obstacle_disks(flock)`, which omits walls, not the number in `flock.obstacles`.
+    """
+    obstacles = flock.obstacles[0]
+    # An obstacle is a disk, not a wall, if it yields a disk together with the flock.
+    masks = [obstacles == obstacle for obstacle in np.unique(obstacles[obstacles != NO_OBSTACLE])]
+    disks = [mask for mask in masks if len(obstacle_disks(_keep_agents(flock, mask | (obstacles == NO_OBSTACLE))))]
+    if index >= len(disks):
+        raise InputError(f"obstacle index must be below {len(disks)}; got {index}")
+    return np.asarray(disks[index])
+
+
+def _keep_agents(flock: Flock, keep: Mask) -> Flock:
+    """Return a flock with only the agents where `keep` is True, in the same order."""
+    return Flock(*(array[:, keep] for array in flock.arrays), comm_radius=flock.comm_radius)

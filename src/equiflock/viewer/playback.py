@@ -1,34 +1,39 @@
-"""Playback of one saved flight, or two side by side."""
+"""Playback of one saved flight, or two side by side; the flight of an experiment's job is simulated again."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.checksums import DamagedError, VersionMismatchError
+from equiflock._runtime.jobs import Job, get_result_path
+from equiflock._runtime.provenance import read_config
 from equiflock.flock import Role, Vectors
 from equiflock.outcomes import Outcome
 from equiflock.scenarios import Stop
 from equiflock.scenarios.endings import obstacle_disks
 from equiflock.simulation.body_motion import compute_acceleration_between
+from equiflock.simulation.flight_jobs import FlightJob
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.frames import NO_LINKS, FlockPicture, build_links
 
 MAX_FLIGHTS = 2
 MAX_CURVE_POINTS = 400
 """Maximum number of frames that are measured for the curves of the whole flight."""
+MAX_FRAME_BYTES = 256 * 2**20
+"""Memory limit for the frames of a rerun flight."""
+FRAME_INTERVAL = 0.01
+"""Simulated seconds between two frames of a rerun flight if they fit into that memory."""
 
 
 class Playback:
-    """One flock of one or two saved flights, frame by frame.
-
-    Args:
-        runs: one or two flights with the same frame times.
-        flock: index of the flock in the batch.
-    """
+    """One flock, by its index in the batch, of one or two saved flights with the same frame times."""
 
     def __init__(self, runs: Sequence[Trajectory], flock: int = 0) -> None:
         check_playback(runs)
@@ -60,32 +65,26 @@ class Playback:
         self.frame = min(frame, self.frame_count - 1)
 
     def make_pictures(self) -> list[FlockPicture]:
-        """Return the picture of each flight at the current frame, with all links within R if `edges` is True.
+        """Return the picture of each flight at the current frame, with all links within R if `edges` is True."""
+        return [self._make_picture(run, self.frame) for run in self.runs]
 
-        The trajectory's last frame has no accelerations. A flight whose end is reached has `has_ended` set.
-        """
-        pictures = []
-        for run in self.runs:
-            flock = run.flock(self.frame)
-            last = len(run.accelerations) - 1
-            # The last frame has no accelerations.
-            accelerations = run.accelerations[self.frame] if self.frame <= last else None
-            held = _compute_held_accelerations(run, self.frame) if self.frame <= last else None
-            # Lost messages are not saved: show all links within the communication radius.
-            links = build_links(flock) if self.edges else NO_LINKS
-            # Half a step allows for the rounding of times.
-            has_ended = self.time >= (int(run.steps[0]) - 0.5) * run.time_step
-            pictures.append(FlockPicture(flock, accelerations, obstacle_disks(flock), links, has_ended, held))
-        return pictures
+    def _make_picture(self, run: Trajectory, frame: int) -> FlockPicture:
+        """Return the picture of one flight at a frame."""
+        flock = run.flock(frame)
+        accelerations = held = None
+        if frame < len(run.accelerations):  # the last frame has none
+            accelerations, held = run.accelerations[frame], _compute_held_accelerations(run, frame)
+        # Lost messages are not saved: show all links within the communication radius.
+        links = build_links(flock) if self.edges else NO_LINKS
+        # Half a step allows for the rounding of times.
+        has_ended = float(run.times[frame]) >= (int(run.steps[0]) - 0.5) * run.time_step
+        return FlockPicture(flock, accelerations, obstacle_disks(flock), links, has_ended, held)
 
     def to_dict(self, stop: Stop | None = None) -> dict[str, Any]:
         """Return times, flights and curves for the page, JSON-serializable.
 
-        The curves have the metrics of each flight, with None for infinity and NaN, at up to MAX_CURVE_POINTS evenly
-        spaced frames, the first and the last included.
-
-        Args:
-            stop: cancels the measurement, which may take long, with a SearchCancelledError.
+        The curves have the metrics of each flight, with None for infinity and NaN, which JSON lacks, at up to
+        MAX_CURVE_POINTS frames. `stop` cancels their measurement, which may take long, with a SearchCancelledError.
         """
         first = self.runs[0]
         # Evenly spaced frames without repetition, including the first and the last.
@@ -94,7 +93,8 @@ class Playback:
         for frame in measured.tolist():
             if stop is not None:
                 stop.check()
-            curves.append([_replace_nonfinite(picture.metric_values) for picture in self._make_pictures_at(frame)])
+            values = [self._make_picture(run, frame).metric_values for run in self.runs]
+            curves.append([[value if math.isfinite(value) else None for value in panel] for panel in values])
         return {
             "times": first.times[: self.frame_count].tolist(),
             "time_step": first.time_step,
@@ -104,13 +104,6 @@ class Playback:
             "curves": {"times": first.times[measured].tolist(), "metric_values": curves},
         }
 
-    def _make_pictures_at(self, frame: int) -> list[FlockPicture]:
-        """Return the picture of each flight at a frame; the current frame stays the same."""
-        before, self.frame = self.frame, frame
-        pictures = self.make_pictures()
-        self.frame = before
-        return pictures
-
 
 def _compute_held_accelerations(run: Trajectory, frame: int) -> Vectors:
     """Return the constant accelerations (1, N, D) that lead from a frame to the next one's positions."""
@@ -119,24 +112,18 @@ def _compute_held_accelerations(run: Trajectory, frame: int) -> Vectors:
 
 
 def _describe_flight(run: Trajectory) -> dict[str, Any]:
-    """Return controller, scenario (without options), agents (without obstacle agents) and ending of a flight."""
+    """Return controller, scenario (without options), agents (without obstacle agents) and ending of a flight.
+
+    The ending is a text with the outcome and its time, "" for a flight that reached its full duration.
+    """
+    outcome = run.outcome[0]
+    ending = "" if outcome == Outcome.TIME_UP else f"{outcome} at {int(run.steps[0]) * run.time_step:.2f} s"
     return {
         "controller": str(run.config.get("controller", "flight")),
         "scenario": str(run.config.get("scenario", "")).partition(":")[0],
         "agents": int((run.roles[0] != Role.OBSTACLE).sum()),
-        "ending": _format_ending(run),
+        "ending": ending,
     }
-
-
-def _format_ending(run: Trajectory) -> str:
-    """Return a text with outcome and time of a flight's end in seconds, or "" if it reached its full duration."""
-    outcome = run.outcome[0]
-    return "" if outcome == Outcome.TIME_UP else f"{outcome} at {int(run.steps[0]) * run.time_step:.2f} s"
-
-
-def _replace_nonfinite(metric_values: tuple[float, ...]) -> list[float | None]:
-    """Return the values as a list, with None for infinity and NaN, which JSON lacks."""
-    return [value if math.isfinite(value) else None for value in metric_values]
 
 
 def check_playback(runs: Sequence[Trajectory]) -> None:
@@ -147,3 +134,60 @@ def check_playback(runs: Sequence[Trajectory]) -> None:
         raise InputError(
             "flights side by side must have the same times: save them with the same duration, time step and interval"
         )
+
+
+def find_job(path: Path, plugin: str = "") -> FlightJob:
+    """Return the job that wrote a result file, DIR/jobs/NAME.csv in a run directory of `reproduce` or `evaluate`.
+
+    `plugin` is the checksum of the imported plugin, if any. Raise InputError if there is no such job, for example
+    because versions, weights or plugin differ, or if it is a training.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    path = path.resolve()
+    if path.parent.name != "jobs":
+        raise InputError(f"{path} is not the result of a job: expected a file jobs/*.csv in a run directory")
+    # File names derive from the jobs' settings: rebuild all jobs of the experiment and compare names.
+    for job in _rebuild_jobs(path.parent.parent, plugin):
+        if get_result_path(job, path.parent) == path:
+            if not isinstance(job, FlightJob):
+                raise InputError(f"{path} is the result of a training, which has no flight to watch")
+            return job
+    raise InputError(
+        f"{path} is not the result of a job of the experiment in {path.parent.parent}, or stems from another version, "
+        "other weights or another plugin (pass it with --plugin)"
+    )
+
+
+def rerun_flight(path: Path, plugin: str = "") -> Trajectory:
+    """Simulate the flight behind a job's result again, as jobs store tables, not flights.
+
+    It has a frame every FRAME_INTERVAL, or fewer to fit MAX_FRAME_BYTES; `find_job` describes the arguments.
+    """
+    job = find_job(path, plugin)
+    start = job.draw_start()
+    # Every frame holds positions, velocities and accelerations.
+    steps_per_frame = max(round(FRAME_INTERVAL / job.time_step), 1)
+    total_bytes = 3 * start.positions.nbytes * job.duration / job.time_step
+    return job.fly(start, keep_every=max(steps_per_frame, math.ceil(total_bytes / MAX_FRAME_BYTES)))
+
+
+def _rebuild_jobs(folder: Path, plugin: str) -> Sequence[Job]:
+    """Build all jobs of the experiment in a run directory from its config; raise InputError if it has none."""
+    from equiflock.evaluation.evaluate import build_evaluation_jobs
+    from equiflock.paper.interpretation import Interpretation
+    from equiflock.paper.reproduction import EXPERIMENTS, PROFILES, build_jobs
+
+    try:
+        config = read_config(folder)
+        if "profile" in config:
+            interpretation = Interpretation(**config["profile"]["interpretation"])
+            profile = replace(PROFILES[config["profile"]["name"]], interpretation=interpretation)
+            return [job for name in EXPERIMENTS for job in build_jobs(name, profile, folder)]
+        return build_evaluation_jobs(**config["settings"], plugin=plugin)
+    except (DamagedError, VersionMismatchError):
+        raise
+    except (OSError, ValueError, TypeError, KeyError):
+        raise InputError(
+            f"{folder} is not a run directory of equiflock reproduce or evaluate: only their jobs can be rerun"
+        ) from None

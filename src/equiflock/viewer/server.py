@@ -21,9 +21,9 @@ from starlette.datastructures import Headers
 from typing_extensions import override
 
 from equiflock._runtime.checks import InputError
-from equiflock.viewer.deadlines import PROTOCOLS
+from equiflock.viewer.deadlines import TimeoutHttpProtocol, TimeoutWebSocketProtocol
 from equiflock.viewer.flight_archive import FILM_NAME, FlightArchive
-from equiflock.viewer.requests import MAX_REQUEST_BYTES
+from equiflock.viewer.protocol import MAX_REQUEST_BYTES
 from equiflock.viewer.session import Session
 from equiflock.viewer.viewer_config import ViewerConfig
 
@@ -46,13 +46,9 @@ RESPONSE_HEADERS = {
 def create_app(viewer_config: ViewerConfig, host: str) -> FastAPI:
     """Return the application: / is the page, /flight the websocket, /saved/NAME/film.mp4 a saved film.
 
-    Only pages of this server may use it: the Host header must name the server, and the origin of a websocket must be
+    The Host header must name the server (`host`, localhost, 127.0.0.1 or ::1), and the origin of a websocket must be
     that host and port, so that no other page in the same browser can run flights or save files here. The port may be
     that of a tunnel. With MAX_SESSIONS open pages, another one is closed with CLOSE_TRY_AGAIN_LATER.
-
-    Args:
-        viewer_config: what pages may choose from.
-        host: name or address of the server; localhost, 127.0.0.1 and ::1 are accepted too.
     """
     app = FastAPI(openapi_url=None)
     # One thread per page, so that a long search does not block other pages.
@@ -103,15 +99,10 @@ def create_app(viewer_config: ViewerConfig, host: str) -> FastAPI:
 
 
 def open_listening_socket(host: str, port: int, on_busy: Callable[[int], object]) -> socket.socket:
-    """Return a listening socket on the first free port of up to MAX_PORT_ATTEMPTS from `port` on.
+    """Return a listening socket on the first free port of up to MAX_PORT_ATTEMPTS from `port` on; 0 is any free port.
 
-    Raise InputError if all are in use, if one needs permission, or if the host is a wildcard or no address of this
-    machine.
-
-    Args:
-        host: name or address of this machine.
-        port: first port to try; 0 lets the system choose one.
-        on_busy: called with each port that is in use.
+    `on_busy` is called with each port that is in use. Raise InputError if all are, if one needs permission, or if the
+    host is a wildcard or no address of this machine.
     """
     if not 0 <= port <= 65535:
         raise InputError(f"port must be from 0 to 65535; got {port}")
@@ -125,19 +116,17 @@ def open_listening_socket(host: str, port: int, on_busy: Callable[[int], object]
             listening.bind((host, candidate))
             _check_not_wildcard(listening.getsockname()[0])  # a host name may resolve to a wildcard
             listening.listen()
-        except PermissionError:
-            listening.close()
-            raise InputError(f"no permission to use port {candidate}: choose one above 1023 with --port") from None
+            return listening
         except InputError:
             listening.close()
             raise
         except OSError as error:
             listening.close()
+            if isinstance(error, PermissionError):
+                raise InputError(f"no permission to use port {candidate}: choose one above 1023 with --port") from None
             if isinstance(error, socket.gaierror) or error.errno != errno.EADDRINUSE:
                 raise InputError(f"{host} is not an address of this machine: {error.strerror}") from None
             on_busy(candidate)
-            continue
-        return listening
     raise InputError(f"ports {port} to {candidate} are all in use: choose another with --port")
 
 
@@ -179,7 +168,8 @@ def make_server(viewer_config: ViewerConfig, host: str) -> Server:
     return Server(
         uvicorn.Config(
             app,
-            **PROTOCOLS,
+            http=TimeoutHttpProtocol,
+            ws=TimeoutWebSocketProtocol,
             log_level="warning",
             ws_max_size=MAX_REQUEST_BYTES,
             ws_max_queue=8,
@@ -190,8 +180,8 @@ def make_server(viewer_config: ViewerConfig, host: str) -> Server:
 
 
 def address(host: str, port: int) -> str:
-    """Return the URL of the page, with a slash at its end."""
-    return f"http://{_format_host(host)}:{port}/"
+    """Return the URL of the page, with a slash at its end; IPv6 addresses are in brackets."""
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def _parse_host_name(headers: Headers) -> str | None:
@@ -199,8 +189,3 @@ def _parse_host_name(headers: Headers) -> str | None:
     with suppress(ValueError):
         return urlsplit(f"//{headers.get('host', '')}").hostname
     return None
-
-
-def _format_host(host: str) -> str:
-    """Return a host for a URL: IPv6 addresses in brackets."""
-    return f"[{host}]" if ":" in host else host

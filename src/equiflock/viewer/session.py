@@ -1,4 +1,4 @@
-"""The session of one page: receives its requests, and executes and answers them one after the other."""
+"""The session of one page: receives its requests (`protocol`), executes them in order, and sends the answers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import asyncio
 import logging
 from concurrent.futures import Executor, Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import WebSocket, WebSocketDisconnect
 
 from equiflock._runtime import compile_progress
 from equiflock._runtime.checks import InputError
 from equiflock.scenarios import SearchCancelledError, Stop
-from equiflock.viewer import requests
+from equiflock.viewer import protocol
 from equiflock.viewer.flight_archive import FlightArchive
 from equiflock.viewer.frames import pack_frame
 from equiflock.viewer.live_simulation import LiveSimulation
@@ -34,27 +33,17 @@ Reply = bytes | dict[str, Any]
 """A frame, or a JSON object."""
 
 
-@dataclass(frozen=True)
-class PendingRequest:
+class PendingRequest(NamedTuple):
     """A received request, or the error in it, and the `Stop` that cancels the search it may start."""
 
-    request: requests.Request | InputError
+    request: protocol.Request | InputError
     stop: Stop
 
 
 class Session:
     """The flights that one page shows, and the execution of its requests.
 
-    The answer to a request is a frame (bytes) or a JSON object whose `event` is "started", "done", "saving", "refused"
-    (invalid request; nothing has changed), "cancelled" (the search for initial conditions was cancelled; nothing has
-    changed) or "failed" (the flight raised an error and was dropped). Answers have the order of the requests, so a page
-    that waits for each answer never receives more than it can draw. Events without a request are "welcome", "compiling"
-    (progress of the compiler), and "save_progress", "saved" and "save_failed".
-
-    Args:
-        viewer_config: what the page may choose from.
-        workers: threads that simulate. Kernels release Python's lock, so sessions run in parallel.
-        archive: saves flights.
+    `workers` are the threads that simulate. Kernels release Python's lock, so sessions run in parallel.
     """
 
     def __init__(self, viewer_config: ViewerConfig, workers: Executor, archive: FlightArchive) -> None:
@@ -98,11 +87,7 @@ class Session:
             waiting.put_nowait(self._receive(message.get("text") or ""))
 
     async def _answer_all(self, socket: WebSocket, waiting: asyncio.Queue[PendingRequest]) -> None:
-        """Send the welcome message; then execute requests one after the other on a worker thread, and send the answers.
-
-        Between them, send progress of the compiler every PROGRESS_INTERVAL while an answer waits for kernels, and start
-        a task that sends the progress of a save. Runs until it is cancelled.
-        """
+        """Send the welcome message; then execute requests on a worker thread and send the answers, until cancelled."""
         await socket.send_json({"event": "welcome", **self.viewer_config.to_dict()})
         loop = asyncio.get_running_loop()
         while True:
@@ -120,30 +105,19 @@ class Session:
             if self._save_job is not None and self._save_job.progress_task is None:
                 self._save_job.progress_task = asyncio.create_task(self._save_job.send_progress(socket))
 
-    def answer(self, text: str) -> Reply:
-        """Execute the request in a JSON message in this thread; return the answer, also for errors."""
-        return self._answer_request(self._receive(text))
-
     def _receive(self, text: str) -> PendingRequest:
-        """Parse a message into a request or the InputError in it.
-
-        Valid "start", "play" and "cancel" requests cancel, here on receipt, the searches of earlier requests.
-        """
+        """Parse a message; valid "start", "play" and "cancel" requests cancel the searches of earlier requests."""
         try:
-            request = requests.parse_request(text)
+            request = protocol.parse_request(text)
         except InputError as error:
             return PendingRequest(error, self._stop)
-        if isinstance(request, requests.Start | requests.Play | requests.Cancel):
+        if isinstance(request, protocol.Start | protocol.Play | protocol.Cancel):
             self._stop.set()
             self._stop = Stop()
         return PendingRequest(request, self._stop)
 
     def _answer_request(self, pending: PendingRequest) -> Reply:
-        """Execute a request and return the answer, also for errors.
-
-        A cancelled search gives "cancelled" and an InputError "refused"; the current flight continues. Any other error,
-        or any error while advancing, gives "failed" and drops the flight.
-        """
+        """Execute a request and return the answer, also for errors."""
         try:
             if isinstance(pending.request, InputError):
                 raise pending.request
@@ -161,57 +135,50 @@ class Session:
         self.current = None
         return {"event": "failed", "text": text}
 
-    def _execute(self, request: requests.Request, stop: Stop) -> Reply:
-        """Execute a valid request and return its answer.
-
-        The answer is "started" for start and play, a frame for show_edges, seek and advance, "saving" for save, and
-        "done" for cancel and actions. If advancing raises InputError, the flight is dropped and the answer is "failed".
-        Raise InputError if the request needs a flight of another kind, live or saved, or if none is running.
-        """
-        if isinstance(request, requests.Cancel):
+    def _execute(self, request: protocol.Request, stop: Stop) -> Reply:
+        """Execute a valid request and return its answer."""
+        if isinstance(request, protocol.Cancel):
             return {"event": "done"}  # the search was cancelled on receipt
-        if isinstance(request, requests.Start):
+        if isinstance(request, protocol.Start):
             live_simulation = LiveSimulation(request.setting, self.viewer_config.load, stop)
             # If the search failed or was cancelled, the current flight continues.
             self.current = live_simulation
             return {"event": "started", **live_simulation.to_dict()}
-        if isinstance(request, requests.Play):
+        if isinstance(request, protocol.Play):
             if not self.viewer_config.flights:
                 raise InputError("there are no saved flights to play: start equiflock view with a saved flight")
             playback = Playback(self.viewer_config.flights, request.flock)
             description = playback.to_dict(stop)
             self.current = playback
             return {"event": "started", "playback": description}
-        # All other requests concern the current flight.
-        current = self.current
-        if current is None:
+        if self.current is None:
             raise InputError("there is no flight: start a flight first")
-        if isinstance(request, requests.ShowEdges):
+        return self._execute_in_flight(request, self.current)
+
+    def _execute_in_flight(self, request: protocol.Request, current: LiveSimulation | Playback) -> Reply:
+        """Execute a request that concerns the current flight; raise InputError if it needs one of the other kind."""
+        if isinstance(request, protocol.ShowEdges):
             current.edges = request.edges
-        elif isinstance(request, requests.Seek) and isinstance(current, Playback):
+        elif isinstance(request, protocol.Seek) and isinstance(current, Playback):
             current.seek(request.frame)
-        elif isinstance(request, requests.Advance) and isinstance(current, LiveSimulation):
+        elif isinstance(request, protocol.Advance) and isinstance(current, LiveSimulation):
             try:
                 current.advance(request.steps)
             except InputError as error:  # such as NaN from a controller, or positions out of range
                 return self._drop_flight(str(error))
-        elif isinstance(request, requests.Action) and isinstance(current, LiveSimulation):
+        elif isinstance(request, protocol.Action) and isinstance(current, LiveSimulation):
             request.apply(current)
-            has_warning = isinstance(request, requests.ChangeLaw) and current.warning is not None
+            has_warning = isinstance(request, protocol.ChangeLaw) and current.warning is not None
             return {"event": "done", **({"warning": current.warning} if has_warning else {})}
-        elif isinstance(request, requests.Save) and isinstance(current, LiveSimulation):
-            return self._start_saving(current, request.speed)
+        elif isinstance(request, protocol.Save) and isinstance(current, LiveSimulation):
+            if self._save_job is not None and not self._save_job.future.done():
+                raise InputError("a flight is being saved: wait until it is done")
+            self._save_job = _SaveJob(self._archive, current, request.speed)
+            return {"event": "saving"}
         else:
             kind = "saved" if isinstance(current, Playback) else "live"
             raise InputError(f"command {request.command!r} does not apply to {kind} flights")
         return pack_frame(current.step, current.time, current.make_pictures())
-
-    def _start_saving(self, live_simulation: LiveSimulation, speed: float) -> Reply:
-        """Queue a save and return the answer "saving"; raise InputError if this session's last save is unfinished."""
-        if self._save_job is not None and not self._save_job.future.done():
-            raise InputError("a flight is being saved: wait until it is done")
-        self._save_job = _SaveJob(self._archive, live_simulation, speed)
-        return {"event": "saving"}
 
 
 class _SaveJob:
@@ -224,17 +191,13 @@ class _SaveJob:
         """Frames drawn, and total frames."""
         self.future: Future[Path] = archive.save(runs, speed, self._on_frame)
         self.progress_task: asyncio.Task[None] | None = None
-        """Sends progress to the page."""
 
     def _on_frame(self, done: int, total: int) -> None:
         """Store the progress of the film; called in the archive's worker thread."""
         self.film_progress = done, total
 
     async def send_progress(self, socket: WebSocket) -> None:
-        """Send "save_progress" every PROGRESS_INTERVAL, and finally "saved" or "save_failed", to the page.
-
-        Stop silently if the page disconnects; the save continues.
-        """
+        """Send "save_progress" every PROGRESS_INTERVAL, then "saved" or "save_failed"; stop if the page disconnects."""
         future = asyncio.wrap_future(self.future)
         with suppress(RuntimeError, WebSocketDisconnect):
             while not future.done():

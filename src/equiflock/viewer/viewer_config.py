@@ -1,4 +1,4 @@
-"""Configuration of the server: controllers, the initial setting, saved flights, and the output directory."""
+"""Configuration of the server: what pages may choose from, with descriptions of scenarios and laws for their forms."""
 
 from __future__ import annotations
 
@@ -27,131 +27,6 @@ from equiflock.viewer.frames import pack_frame
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.playback import check_playback
 from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, Setting, WorldSetting, list_bodies
-
-# Scenarios and laws with their options, read from their definitions (also those of plugins), for the page's forms.
-
-
-def list_scenarios(excluded_fields: Collection[str]) -> list[dict[str, Any]]:
-    """Return a dict with name, help and options for each registered scenario, sorted by name, JSON-serializable.
-
-    An option is a dict with name, kind (see `_choose_input_kind`), default, choices and help, made of a field of the
-    scenario's dataclass whose default is a finite number, a boolean, or a value of a `Literal` in its type; its help is
-    the docstring below the field. Other fields are skipped.
-
-    Args:
-        excluded_fields: fields that the page sets elsewhere, such as the number of agents.
-    """
-    return [
-        {"name": name, "help": _extract_class_help(kind), "options": _describe_scenario_options(kind, excluded_fields)}
-        for name, kind in ((name, scenario_class(name)) for name in sorted(scenario_names()))
-    ]
-
-
-def list_laws(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return a dict with name, help and options for each law, sorted by name, JSON-serializable.
-
-    An option (see `_describe_law_option`) is a number, a boolean, or a value of a `Literal` in its type; options of
-    other types are skipped. Options that may be None come last.
-
-    Args:
-        names: controllers, with or without scaling options after the name, such as tanner:time_scale=2; bundled trained
-            networks are skipped.
-    """
-    laws = []
-    for name in sorted(names):
-        head = name.partition(":")[0]
-        if head in bundled_names():
-            continue
-        options = [
-            description
-            for option in controller_options(head)
-            if (description := _describe_law_option(head, option)) is not None
-        ]
-        options.sort(key=lambda option: bool(option["may_be_none"]))  # optional limits come last
-        laws.append({"name": name, "help": _extract_class_help(find_definition(head)), "options": options})
-    return laws
-
-
-def _describe_law_option(law: str, option: ControllerOption) -> dict[str, Any] | None:
-    """Return name, kind, default, help, choices, may_be_none and must_be_positive of an option, for a form.
-
-    Return None if it is no number, boolean or choice. `must_be_positive` is True if a law with 0 cannot be built, which
-    is tried here; it is False for booleans and choices.
-    """
-    # Types of its values, without None.
-    types = set(get_args(option.hint) or (option.hint,)) - {NoneType}
-    # If the default is None, only a purely numeric type shows that the option is a number.
-    if is_finite(option.default) or (option.default is None and types and types <= {int, float}):
-        kind = "integer" if types == {int} else "number"
-    elif (input_kind := _choose_input_kind(option.default, option.choices)) is not None:
-        kind = input_kind
-    else:
-        return None
-    return {
-        "name": option.name,
-        "kind": kind,
-        "default": option.default,
-        "help": _flatten_text(option.help),
-        "choices": list(option.choices),
-        "may_be_none": option.may_be_none,
-        "must_be_positive": kind in ("integer", "number") and not _accepts_value(law, option.name, 0),
-    }
-
-
-def _accepts_value(law: str, name: str, value: float) -> bool:
-    """Return whether `load` can build the law with this value of one option and the defaults of all others."""
-    try:
-        load(law, **{name: value})
-    except Exception:  # a plugin may raise anything
-        return False
-    return True
-
-
-def _describe_scenario_options(kind: type[Any], excluded_fields: Collection[str]) -> list[dict[str, Any]]:
-    """Return name, kind, default, choices and help of each field of a scenario class that a form can set.
-
-    Fields in `excluded_fields`, with init=False, or with a default that is no number, boolean or choice are skipped.
-    """
-    texts = read_field_docstrings(kind)  # type: ignore[arg-type]  # classes can be hashed
-    types = read_annotations(kind)
-    options = []
-    for parameter in fields(kind):
-        choices = list_choices(types.get(parameter.name))
-        input_kind = _choose_input_kind(parameter.default, choices)
-        if parameter.init and input_kind is not None and parameter.name not in excluded_fields:
-            option = {
-                "name": parameter.name,
-                "kind": input_kind,
-                "default": parameter.default,
-                "choices": list(choices),
-                "help": _flatten_text(texts.get(parameter.name, "")),
-            }
-            options.append(option)
-    return options
-
-
-def _choose_input_kind(default: object, choices: Collection[str]) -> str | None:
-    """Return "boolean", "integer", "number" or "choice" by the type of an option's default.
-
-    Return None if the default is none of these: infinite, None, or a text that is not among `choices`.
-    """
-    # is_finite refuses booleans, which are integers in Python.
-    if isinstance(default, bool):
-        return "boolean"
-    if is_finite(default):
-        return "integer" if isinstance(default, int) else "number"
-    return "choice" if isinstance(default, str) and default in choices else None
-
-
-def _extract_class_help(kind: Any) -> str:
-    """Return the first paragraph of a docstring as one line; "" if it is missing or generated by `dataclass`."""
-    text = inspect.cleandoc(kind.__doc__ or "")
-    return "" if text.startswith(f"{kind.__name__}(") else _flatten_text(text.split("\n\n")[0])
-
-
-def _flatten_text(text: str) -> str:
-    """Return a docstring as one line, without backticks and repeated spaces."""
-    return " ".join(text.replace("`", "").split())
 
 
 @dataclass(frozen=True)
@@ -187,12 +62,7 @@ class ViewerConfig:
         return tuple(name for name in self.setting.controllers if "=" in name and not name.endswith(WEIGHTS_SUFFIX))
 
     def load(self, name: str, options: dict[str, Any]) -> Controller:
-        """Build a controller; raise InputError if it or a text option is not offered, or if it cannot be built.
-
-        Args:
-            name: one of `controllers`.
-            options: options of a law that differ from their defaults.
-        """
+        """Build a controller; raise InputError if it or a text option is not offered, or if it cannot be built."""
         if name not in self.controllers:
             raise_wrong_choice("controller", name, (*controller_names(), *map(str, self.weights)))
         self._check_text_options(name, options)
@@ -207,7 +77,7 @@ class ViewerConfig:
         """Raise InputError for text values that are not offered: text from a page could be anything, such as a path.
 
         Offered are the option's default, its choices, words that its safe pattern matches, and the values that the
-        initial setting has for this controller. Values other than text pass.
+        initial setting has for this controller.
         """
         initial_options = [options for controller, options in self.setting.controller_specs if controller == name]
         for option in controller_options(name.partition(":")[0]):
@@ -220,15 +90,8 @@ class ViewerConfig:
                 raise_wrong_choice(f"{option.name} of {name}", value[:40], option.choices, more)
             raise InputError(f"{option.name} of {name} can only be set when the server is started; got {value!r:.40}")
 
-    def check_start(self) -> None:
-        """Raise InputError if no initial conditions are found for the initial setting; the search may take long."""
-        self.setting.draw()
-
     def compile_kernels(self) -> None:
-        """Compile the kernels that pages need, or load them from the cache, by simulating a few steps of some settings.
-
-        The initial setting comes first. Weight functions of laws are not included.
-        """
+        """Compile the kernels that pages need, those of the initial setting first, by simulating a few steps."""
         LiveSimulation(self.setting, self.load).advance(2)
         # Small and large flocks use different kernels; a distant obstacle adds the obstacle kernels.
         distant = DiskObstacle(x=1000.0, y=1000.0, radius=0.1)
@@ -268,3 +131,114 @@ class ViewerConfig:
             "bodies": list_bodies(),
             "flocks": min((len(run.steps) for run in self.flights), default=0),
         }
+
+
+def list_scenarios(excluded_fields: Collection[str]) -> list[dict[str, Any]]:
+    """Return a dict with name, help and options for each registered scenario, sorted by name, JSON-serializable.
+
+    `excluded_fields` are set elsewhere on the page, such as the number of agents.
+    """
+    return [
+        {"name": name, "help": _extract_class_help(kind), "options": _describe_scenario_options(kind, excluded_fields)}
+        for name, kind in ((name, scenario_class(name)) for name in sorted(scenario_names()))
+    ]
+
+
+def list_laws(names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a dict with name, help and options for each law, sorted by name, JSON-serializable.
+
+    `names` are controllers, with or without scaling options, such as tanner:time_scale=2; bundled trained networks are
+    skipped. Options that may be None come last.
+    """
+    laws = []
+    for name in sorted(names):
+        head = name.partition(":")[0]
+        if head in bundled_names():
+            continue
+        options = [
+            description
+            for option in controller_options(head)
+            if (description := _describe_law_option(head, option)) is not None
+        ]
+        options.sort(key=lambda option: bool(option["may_be_none"]))
+        laws.append({"name": name, "help": _extract_class_help(find_definition(head)), "options": options})
+    return laws
+
+
+def _describe_law_option(law: str, option: ControllerOption) -> dict[str, Any] | None:
+    """Return name, kind, default, help, choices, may_be_none and must_be_positive of an option, for a form.
+
+    Return None if it is no number, boolean or choice. A number must be positive if the law cannot be built with 0.
+    """
+    types = set(get_args(option.hint) or (option.hint,)) - {NoneType}
+    # If the default is None, only a purely numeric type shows that the option is a number.
+    if is_finite(option.default) or (option.default is None and types and types <= {int, float}):
+        kind: str | None = "integer" if types == {int} else "number"
+    else:
+        kind = _choose_input_kind(option.default, option.choices)
+    if kind is None:
+        return None
+    return {
+        "name": option.name,
+        "kind": kind,
+        "default": option.default,
+        "help": _flatten_text(option.help),
+        "choices": list(option.choices),
+        "may_be_none": option.may_be_none,
+        "must_be_positive": kind in ("integer", "number") and not _accepts_zero(law, option.name),
+    }
+
+
+def _accepts_zero(law: str, option: str) -> bool:
+    """Return whether `load` can build the law with 0 for one option and the defaults of all others."""
+    try:
+        load(law, **{option: 0})
+    except Exception:  # a plugin may raise anything
+        return False
+    return True
+
+
+def _describe_scenario_options(kind: type[Any], excluded_fields: Collection[str]) -> list[dict[str, Any]]:
+    """Return name, kind, default, choices and help (its docstring) of each field of a scenario that a form can set.
+
+    Fields in `excluded_fields`, with init=False, or with a default that is no number, boolean or choice are skipped.
+    """
+    texts = read_field_docstrings(kind)  # type: ignore[arg-type]  # classes can be hashed
+    types = read_annotations(kind)
+    options = []
+    for parameter in fields(kind):
+        choices = list_choices(types.get(parameter.name))
+        input_kind = _choose_input_kind(parameter.default, choices)
+        if parameter.init and input_kind is not None and parameter.name not in excluded_fields:
+            option = {
+                "name": parameter.name,
+                "kind": input_kind,
+                "default": parameter.default,
+                "choices": list(choices),
+                "help": _flatten_text(texts.get(parameter.name, "")),
+            }
+            options.append(option)
+    return options
+
+
+def _choose_input_kind(default: object, choices: Collection[str]) -> str | None:
+    """Return "boolean", "integer", "number" or "choice" by the type of an option's default.
+
+    Return None if the default is none of these: infinite, None, or a text that is not among `choices`.
+    """
+    if isinstance(default, bool):
+        return "boolean"
+    if is_finite(default):
+        return "integer" if isinstance(default, int) else "number"
+    return "choice" if isinstance(default, str) and default in choices else None
+
+
+def _extract_class_help(kind: Any) -> str:
+    """Return the first paragraph of a docstring as one line; "" if it is missing or generated by `dataclass`."""
+    text = inspect.cleandoc(kind.__doc__ or "")
+    return "" if text.startswith(f"{kind.__name__}(") else _flatten_text(text.split("\n\n")[0])
+
+
+def _flatten_text(text: str) -> str:
+    """Return a docstring as one line, without backticks and repeated spaces."""
+    return " ".join(text.replace("`", "").split())

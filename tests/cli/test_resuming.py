@@ -22,11 +22,8 @@ def interrupt(*arguments: str, folder: Path, jobs: int) -> str:
     """Send SIGINT when `jobs` jobs are done and others are running; return standard error."""
     process = start(*arguments, folder=folder)
     try:
-        while process.poll() is None and not list(folder.glob("*/jobs")):
-            time.sleep(0.02)
-        time.sleep(1)  # processes have started, and still import
         while process.poll() is None and len(list(folder.glob("*/jobs/[!.]*.csv"))) < jobs:
-            time.sleep(0.02)
+            time.sleep(0.002)
         assert process.poll() is None
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, errors = process.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""Recordings of live flights in bounded memory."""
+"""Live flights are recorded in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,12 +1,25 @@
-"""Requests of a page. Every message is validated against these classes, including the range of every number."""
+"""The websocket protocol between page and server: the requests of a page and the answers to them.
+
+A request is a JSON object whose `command` selects one of the classes below, which validate all fields and the range of
+every number. It has one answer: to advance, seek and show_edges a frame, in the binary format of `frames`, and to all
+others a JSON object with an `event`:
+
+    started                 start and play; with the fields of `LiveSimulation.to_dict`, or `playback`
+    saving                  save; "save_progress" events and finally "saved" or "save_failed" follow
+    done                    all other commands; change_law may add a `warning`
+    refused, cancelled      the request is invalid, or its search was cancelled; nothing has changed
+    failed                  the flight raised an error and was dropped
+
+Answers have the order of the requests, so a page that waits for each never receives more than it can draw. Events
+without a request are "welcome" (`ViewerConfig.to_dict`), "compiling" (progress of the compiler) and those of a save.
+`session` executes requests.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
-from typing_extensions import override
 
 from equiflock._runtime.checks import InputError
 from equiflock.simulation.failures import FailureKind
@@ -76,12 +89,15 @@ class ShowEdges(StrictModel):
     edges: bool
 
 
-class Action(StrictModel, ABC):
-    """A request that changes live flights, by the method of `LiveSimulation` with the name of its command."""
+class Action(StrictModel):
+    """A change of live flights: calls the method of `LiveSimulation` named as its command, with its fields."""
 
-    @abstractmethod
+    command: str
+
     def apply(self, live_simulation: LiveSimulation) -> None:
         """Apply the request to live flights; raise InputError if that is not possible."""
+        arguments = {name: getattr(self, name) for name in type(self).model_fields if name != "command"}
+        getattr(live_simulation, self.command)(**arguments)
 
 
 class Steer(Action):
@@ -90,33 +106,12 @@ class Steer(Action):
     command: Literal["steer"]
     velocity: tuple[VelocityComponent, VelocityComponent]
 
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.steer(self.velocity)
-
-
-class ToggleNearestLeader(Action):
-    """Toggle the agent nearest to a point in a panel, within `reach` of it, between leader and follower."""
-
-    command: Literal["toggle_nearest_leader"]
-    position: Point
-    reach: SelectionRadius
-    panel: BoundedIndex = 0
-
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.toggle_nearest_leader(self.position, self.reach, self.panel)
-
 
 class ToggleLeader(Action):
     """Toggle the agent of an index between leader and follower."""
 
     command: Literal["toggle_leader"]
     agent: BoundedIndex
-
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.toggle_leader(self.agent)
 
 
 class RemoveAgents(Action):
@@ -127,20 +122,12 @@ class RemoveAgents(Action):
     reach: SelectionRadius
     panel: BoundedIndex = 0
 
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.remove_agents(self.positions, self.reach, self.panel)
-
 
 class AddDisk(Action):
     """Add a disk obstacle."""
 
     command: Literal["add_disk"]
     disk: DiskObstacle
-
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.add_disk(self.disk)
 
 
 class MoveDisk(Action):
@@ -150,20 +137,12 @@ class MoveDisk(Action):
     index: BoundedIndex
     position: Point
 
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.move_disk(self.index, self.position)
-
 
 class RemoveDisk(Action):
     """Remove a disk obstacle, indexed as in the frame."""
 
     command: Literal["remove_disk"]
     index: BoundedIndex
-
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.remove_disk(self.index)
 
 
 class SetOrbit(Action):
@@ -172,20 +151,12 @@ class SetOrbit(Action):
     command: Literal["set_orbit"]
     active: bool
 
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.set_orbit(self.active)
-
 
 class ChangeWorld(Action):
     """Continue with another radio and body."""
 
     command: Literal["change_world"]
     world: WorldSetting
-
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.change_world(self.world)
 
 
 class ChangeLaw(Action):
@@ -197,13 +168,8 @@ class ChangeLaw(Action):
 
     @model_validator(mode="after")
     def _check_options(self) -> ChangeLaw:
-        """Raise InputError for options of a wrong type or out of bounds, and for those that set the robots' units."""
         check_law_options(self.options)
         return self
-
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.change_law(self.panel, self.options)
 
 
 class FailAgents(Action):
@@ -213,29 +179,17 @@ class FailAgents(Action):
     kind: FailureKind
     agents: Annotated[int, Field(ge=1, le=MAX_AGENTS)] = 1
 
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.fail_agents(self.kind, self.agents)
-
 
 class RepairAgents(Action):
     """Set the condition of all agents to working."""
 
     command: Literal["repair_agents"]
 
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.repair_agents()
-
 
 class Scatter(Action):
     """Draw new velocities for all followers that neither stopped nor drift."""
 
     command: Literal["scatter"]
-
-    @override
-    def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.scatter()
 
 
 class Save(StrictModel):
@@ -254,7 +208,6 @@ Request = (
     | Seek
     | ShowEdges
     | Steer
-    | ToggleNearestLeader
     | ToggleLeader
     | RemoveAgents
     | AddDisk

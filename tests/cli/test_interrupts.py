@@ -1,4 +1,4 @@
-"""Ctrl-C raises KeyboardInterrupt wherever the program is."""
+"""Ctrl-C raises KeyboardInterrupt wherever the program is, or requests that a training stops."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import pytest
 from numba.core.codegen import initialize_llvm
 
+from equiflock._runtime.files import delay_sigint
 from equiflock.cli.interrupts import StopRequest, ensure_keyboard_interrupt
 
 
@@ -97,3 +98,31 @@ def test_handlers_are_restored_and_an_ignored_sigint_stays_ignored() -> None:
             press()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_the_first_ctrl_c_is_confirmed_and_the_second_interrupts() -> None:
+    confirmations: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
+    with StopRequest(lambda: confirmations.append("finishing")) as stopping:
+        assert not stopping()
+        signal.raise_signal(signal.SIGINT)
+        assert stopping()
+        time.sleep(0.3)
+        assert confirmations == ["finishing"]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_ctrl_c_before_the_first_poll_interrupts() -> None:
+    with StopRequest(lambda: None), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_while_a_file_is_renamed_is_a_request() -> None:
+    with StopRequest(lambda: None) as stopping:
+        assert not stopping()
+        with delay_sigint():
+            signal.raise_signal(signal.SIGINT)
+            assert not stopping()
+        assert stopping()

@@ -1,0 +1,26 @@
+"""Actions of the page fit the methods that they call."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import get_args
+
+import pytest
+
+from equiflock.viewer.live_simulation import LiveSimulation
+from equiflock.viewer.protocol import Action, Request
+from equiflock.viewer.server import PAGE_DIR
+
+COMMANDS = {get_args(kind.model_fields["command"].annotation)[0]: kind for kind in get_args(Request)}
+
+
+@pytest.mark.parametrize("command", [name for name, kind in COMMANDS.items() if issubclass(kind, Action)])
+def test_an_action_has_the_arguments_of_its_method_as_fields(command: str) -> None:
+    method = inspect.signature(getattr(LiveSimulation, command))
+    assert {*method.parameters} - {"self"} == {*COMMANDS[command].model_fields} - {"command"}
+
+
+def test_every_request_is_sent_by_the_page() -> None:
+    scripts = "\n".join(path.read_text() for path in PAGE_DIR.glob("*.js"))
+    assert {name for name in COMMANDS if not re.search(rf'"{name}"', scripts)} == set()
