@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive, shorten_repr
-from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers import load
 from equiflock.deployment.agent_processes import AgentProcesses
 from equiflock.deployment.agents import AgentKind, compile_kernels
@@ -26,9 +25,8 @@ from equiflock.deployment.swarm import Faults, FlightLog, Swarm, build_result_ta
 from equiflock.deployment.swarm_host import MessageDelivery, SwarmHost
 from equiflock.flock import FOLLOWER, Flock
 from equiflock.observations.orbit import Orbit
-from equiflock.observations.radio import Radio, check_radio
-from equiflock.protocols import AnyBody, Controller
-from equiflock.simulation.failures import Failures
+from equiflock.protocols import Controller
+from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
 
 EXPORT_HINT = "to deploy it without an export, use --agent package; tanner-dynamic is an example that can be exported"
 """Advice for a controller that cannot be exported."""
@@ -48,9 +46,7 @@ class Deployment:
         agent: implementation of the agents: "numpy" or "c", the exported controller, or "package".
         time_step: dt, in seconds of flight.
         steps: number of steps.
-        radio: model of communication.
-        body: model of motion.
-        failures: agents whose processes are killed, and when.
+        environment: radio and body; its failures are the agents whose processes are killed.
         orbit: orbit technique, or None.
         rate: steps per second of real time; None for lockstep.
         port: port on which the host listens; 0 for any free port.
@@ -63,9 +59,7 @@ class Deployment:
     agent: AgentKind = "numpy"
     time_step: float = 0.01
     steps: int = 200
-    radio: Radio | None = None
-    body: AnyBody | None = None
-    failures: Failures | None = None
+    environment: Environment = DEFAULT_ENVIRONMENT
     orbit: Orbit | None = None
     rate: float | None = None
     port: int = 0
@@ -83,21 +77,17 @@ class Deployment:
                 check_positive(name, getattr(self, name))
         for name in ("stall", "garbage"):
             check_count(name, getattr(self, name), least=0)
-        if self.failures is not None and self.failures.kind != "stopped" and not self.failures.is_empty:
+        failures = self.environment.failures
+        if failures.kind != "stopped" and not failures.is_empty:
             raise InputError(
                 f"failed agents of a swarm are killed, so they are stopped: their kind must be 'stopped', "
-                f"got {self.failures.kind!r}"
+                f"got {failures.kind!r}"
             )
 
     @property
     def flight_options(self) -> dict[str, Any]:
-        """Arguments of `flight` that describe the environment, with defaults in place of None for radio and body."""
-        return {
-            "radio": check_radio(self.radio),
-            "body": DoubleIntegrator() if self.body is None else self.body,
-            "failures": self.failures,
-            "orbit": self.orbit,
-        }
+        """Arguments of `flight`: environment and orbit technique."""
+        return {"environment": self.environment, "orbit": self.orbit}
 
     @property
     def effective_timeout(self) -> float:
@@ -199,7 +189,7 @@ def build_robot_settings(
         "kind": kind,
         "program": program,
         "plugin": deployment.plugin if kind == "package" else None,
-        "last_known": check_radio(deployment.radio).last_known,
+        "last_known": deployment.environment.radio.last_known,
         "listen_seconds": 0.0 if deployment.rate is None else LISTEN_SHARE / deployment.rate,
     }
     settings, robots = {}, list_followers(start)

@@ -25,6 +25,7 @@ from equiflock.deployment.link_frames import COMMAND, MESSAGE, unpack_floats, un
 from equiflock.deployment.swarm import Exchange
 from equiflock.deployment.swarm_host import SwarmHost
 from equiflock.flock import Flock
+from equiflock.simulation.failures import NO_FAILURES
 
 ADDED_AGENT_COUNT = 3
 """Number of robots that the audit adds."""
@@ -72,7 +73,13 @@ def _replay_half(
     replacement = next(each for each in REPLACEMENT_CONTROLLERS if each != name.partition(":")[0])
     changed_start = _draw_changed_start(start)
     # No injected faults this time, and the default timeout for slow robots.
-    plain = replace(deployment, failures=None, stall=0, garbage=0, answer_timeout=None)
+    plain = replace(
+        deployment,
+        environment=replace(deployment.environment, failures=NO_FAILURES),
+        stall=0,
+        garbage=0,
+        answer_timeout=None,
+    )
     host = SwarmHost(changed_start, load(replacement), plain.time_step, **plain.flight_options)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as replacement_folder:
         settings = build_robot_settings(replacement, load(replacement), changed_start, plain, Path(replacement_folder))

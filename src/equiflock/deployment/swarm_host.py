@@ -33,8 +33,10 @@ from equiflock.graph.radius_graph import Graph, radius_graph
 from equiflock.observations.delayed_messages import MessageWindow
 from equiflock.observations.message_buffer import MessageBuffer
 from equiflock.observations.message_graph import build_message_graph
+from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio
 from equiflock.protocols import AnyBody, Controller, StatefulBody
+from equiflock.simulation.environment import Environment
 from equiflock.simulation.flight_builder import flight
 
 # Delivery of a swarm's messages: the same radio, with the same hash, as in the simulator.
@@ -145,31 +147,29 @@ class SwarmHost:
         start: a single flock at t = 0.
         controller: controller of the robots; the host uses only its senses.
         time_step: dt, in seconds.
-        radio: model of communication.
-        body: model of motion.
-        flight_options: further arguments of `flight`, such as failures and the orbit technique.
+        environment: radio, body and failures.
+        orbit: orbit technique, or None.
     """
 
     def __init__(
-        self, start: Flock, controller: Controller, time_step: float, radio: Radio, body: AnyBody, **flight_options: Any
+        self, start: Flock, controller: Controller, time_step: float, environment: Environment, orbit: Orbit | None
     ) -> None:
         positions, velocities = (array.astype(np.float32).astype(float) for array in start.arrays[:2])
         start = replace(start, positions=positions, velocities=velocities)
-        self.start, self.senses, self.radio = start, controller.senses, radio
+        self.start, self.senses, self.radio = start, controller.senses, environment.radio
         self.flight = flight(
             start,
             None,
             senses=controller.senses,
             time_step=time_step,
-            radio=radio,
-            body=Float32Body(body),
-            **flight_options,
+            environment=replace(environment, body=Float32Body(environment.body)),
+            orbit=orbit,
         )
         self.moment = next(self.flight)
         self.position_history = [self._round_positions()]
         """Positions (N, D) float32 at every step."""
         self.sent_bytes = self.delivered_bytes = self.delivered_count = 0
-        self._delivery = MessageDelivery(radio, controller.senses)
+        self._delivery = MessageDelivery(environment.radio, controller.senses)
         self._sent_messages: dict[int, dict[int, bytes]] = {}
 
     @property

@@ -15,11 +15,11 @@ from equiflock.viewer.setting import (
     MAX_AGENTS,
     MAX_COORDINATE,
     DiskObstacle,
+    EnvironmentSetting,
     LawOptions,
     Point,
     Setting,
     StrictModel,
-    WorldSetting,
     check_law_options,
     format_validation_error,
 )
@@ -177,15 +177,15 @@ class SetOrbit(Action):
         live_simulation.set_orbit(self.active)
 
 
-class ChangeWorld(Action):
+class ChangeEnvironment(Action):
     """Continue with another radio and body."""
 
-    command: Literal["change_world"]
-    world: WorldSetting
+    command: Literal["change_environment"]
+    environment: EnvironmentSetting
 
     @override
     def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.change_world(self.world)
+        live_simulation.change_environment(self.environment)
 
 
 class ChangeLaw(Action):
@@ -261,7 +261,7 @@ Request = (
     | MoveDisk
     | RemoveDisk
     | SetOrbit
-    | ChangeWorld
+    | ChangeEnvironment
     | ChangeLaw
     | FailAgents
     | RepairAgents
