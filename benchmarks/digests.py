@@ -122,10 +122,10 @@ VIEWER_SETTINGS: dict[str, dict[str, Any]] = {
     "leaders": {
         "scenario": "leaders",
         "controller": "starling",
-        "world": {"packet_loss": 0.3, "delay": 1, "noise": 0.01},
+        "environment": {"packet_loss": 0.3, "delay": 1, "noise": 0.01},
     },
     "obstacles": {"scenario": "obstacles", "disks": ({"x": 2.0, "y": 1.0, "radius": 0.4},)},
-    "segregation": {"scenario": "segregation", "controller": "segregation-local", "world": {"body": "unicycle"}},
+    "segregation": {"scenario": "segregation", "controller": "segregation-local", "environment": {"body": "unicycle"}},
 }
 
 

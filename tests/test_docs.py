@@ -88,12 +88,12 @@ def test_the_table_of_robust_weights_is_that_of_the_sweep_beside_it() -> None:
     found = table.set_index(["max_acceleration", "lag", "packet_loss", "delay", "controller"])
     for limit, lag in {(row.max_acceleration, row.lag) for row in table.itertuples()}:
         cells = []
-        for world in ((0.0, 0), (0.3, 0), (0.0, 2), (0.3, 2)):
-            one, two = (found.loc[(limit, lag, *world, name)] for name in ("etdagnn", "etdagnn-robust"))
+        for environment in ((0.0, 0), (0.3, 0), (0.0, 2), (0.3, 2)):
+            one, two = (found.loc[(limit, lag, *environment, name)] for name in ("etdagnn", "etdagnn-robust"))
             cells.append(f"{one.ivv:.2f} / {two.ivv:.2f} ({one.disconnected:.0%} / {two.disconnected:.0%})")
         assert f"| {limit:g}, {lag:g} s | {' | '.join(cells)} |\n" in page
     better = found.ivv.xs("etdagnn-robust", level="controller") < found.ivv.xs("etdagnn", level="controller")
-    assert f"It is better in {better.sum()} of the {len(better)} worlds" in page
+    assert f"It is better in {better.sum()} of the {len(better)} environments" in page
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ from equiflock.scenarios import (
 )
 from equiflock.scenarios.endings import UntilDisconnected, UntilPassed
 from equiflock.simulation import metrics
+from equiflock.simulation.environment import Environment
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import Flight
 from equiflock.simulation.flight_builder import flight
@@ -50,6 +51,7 @@ __all__ = [
     "DelayedAggregation",
     "DoubleIntegrator",
     "Ending",
+    "Environment",
     "Failures",
     "FastForward",
     "Flight",

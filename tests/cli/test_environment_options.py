@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import tyro
 
 import equiflock as ef
+from equiflock import cli
 from equiflock._runtime.checksums import read_json
 from equiflock.cli.shared_options import ENVIRONMENT_OPTIONS
 from equiflock.scenarios.registry import scenario_class
@@ -47,6 +49,16 @@ def test_simulate_uses_saves_and_prints_the_environment(capsys: pytest.CaptureFi
     radio_text = "20% packet loss, in bursts of 2 steps, 1 step of delay, noise of 0.01, a message every 2 steps"
     assert f"environment: {radio_text}; " in printed
     assert "; 2 agents fall silent at 0.05 s\n" in printed
+
+
+@pytest.mark.parametrize("command", ["simulate", "evaluate tanner", "sweep", "deploy"])
+def test_a_command_with_options_of_a_radio_builds_one_environment(command: str) -> None:
+    name, *words = f"{command} --packet-loss 0.2 --delay 1 --max-acceleration 5 --fail 2 --fail-time 0.5".split()
+    built = tyro.cli(cli._load_command(name, words), args=words).environment.build()
+    radio, body = ef.Radio(packet_loss=0.2, delay=1), ef.DoubleIntegrator(max_acceleration=5.0)
+    expected = ef.Environment(radio, body, ef.Failures(agents=2, time=0.5))
+    # A sweep has one for each combination of its lists.
+    assert expected == (built[0][1] if name == "sweep" else built)
 
 
 def test_the_default_environment_is_neither_printed_nor_saved(
@@ -145,10 +157,10 @@ def test_an_evaluation_uses_one_environment_and_its_run_directory_names_it(
     assert folders == ["etdagnn-flocking", other]
     assert "environment: 20% packet loss; at most 50 of acceleration" in capsys.readouterr().out
     settings = [read_json(Path("runs/evaluation", name, "config.json"))["settings"] for name in folders]
-    assert settings[0]["world"] == {}
-    assert settings[1]["world"] == {"packet_loss": 0.2, "body": "double-integrator:max_acceleration=50"}
+    assert settings[0]["environment"] == {}
+    assert settings[1]["environment"] == {"packet_loss": 0.2, "body": "double-integrator:max_acceleration=50"}
     errors = failure(capsys, "evaluate", "etdagnn", *small, "--packet-loss", "0.3", "--out", f"runs/evaluation/{other}")
-    assert "settings world packet_loss = 0.2, not 0.3, settings world body" in errors
+    assert "settings environment packet_loss = 0.2, not 0.3, settings environment body" in errors
 
 
 @pytest.mark.slow

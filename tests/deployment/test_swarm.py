@@ -32,8 +32,9 @@ pytestmark = pytest.mark.slow
 
 def flown(agents: int = 8, steps: int = 20, seed: int = 0, **options: Any) -> DeploymentResult:
     start = ef.random_disk(flocks=1, agents=agents, seed=seed, min_degree=min(2, agents - 1))
+    parts = {name: options.pop(name) for name in ("radio", "failures") if name in options}
     on_step, keep_record = options.pop("on_step", None), options.pop("keep_record", False)
-    deployment = Deployment(**({"agent": "c"} | options), steps=steps)
+    deployment = Deployment(**({"agent": "c"} | options), steps=steps, environment=ef.Environment(**parts))
     return deploy("etdagnn", start, deployment, on_step, keep_record)
 
 

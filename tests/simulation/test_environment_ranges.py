@@ -21,7 +21,8 @@ from equiflock.learning import dagger, validation
 from equiflock.learning.dagger import Trainer, train
 from equiflock.learning.training_run import TrainingRun
 from equiflock.learning.validation import Validator
-from equiflock.simulation.environment_ranges import SETTINGS, FlightWorld
+from equiflock.simulation.environment import RADIO_OPTIONS, Environment, map_body_options
+from equiflock.simulation.environment_ranges import RANGE_DISTRIBUTIONS
 from tests.learning.small import small
 from tests.learning.test_training_run import Stop, assert_same_results, stop_after
 
@@ -55,99 +56,100 @@ def test_every_number_of_radio_and_body_is_a_setting_of_the_recipe_with_the_same
     body = {field.name: field.default for field in fields(ef.DoubleIntegrator)}
     body["top_speed"] = body.pop("max_speed")  # max_speed is that of the start's velocities
     expected = {name: default for name, default in (radio | body).items() if name != "seed"}
-    assert SETTINGS.keys() == expected.keys() == ALL.keys()
+    assert RANGE_DISTRIBUTIONS.keys() == expected.keys() == ALL.keys()
     ours = {field.name: field.default for field in fields(ef.DAgger)}
     assert {name: ours[name] for name in expected} == expected
 
 
 def test_distributions_of_the_settings() -> None:
     spreads = {
-        distribution: {name for name in SETTINGS if SETTINGS[name].distribution == distribution}
+        distribution: {name for name in RANGE_DISTRIBUTIONS if RANGE_DISTRIBUTIONS[name] == distribution}
         for distribution in ("uniform_integer", "log_uniform")
     }
     assert spreads["uniform_integer"] == {"delay", "jitter", "quantization", "send_interval", "last_known"}
     assert spreads["log_uniform"] == {"burst", "max_acceleration", "top_speed"}
 
 
-def worlds(recipe: ef.DAgger, count: int) -> list[FlightWorld]:
-    return [recipe.worlds.draw(recipe.seed, epoch) for epoch in range(count)]
+def environments(recipe: ef.DAgger, count: int) -> list[Environment]:
+    return [recipe.environment_ranges.draw(recipe.seed, epoch) for epoch in range(count)]
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_each_flight_draws_every_setting_from_its_whole_range(name: str) -> None:
     recipe = ef.DAgger(**({"packet_loss": 0.1} if name == "burst" else {}), **{name: ALL[name]})
-    setting = SETTINGS[name]
-    part = "radio" if setting.part is ef.Radio else "body"
-    found = [getattr(getattr(world, part), setting.name) for world in worlds(recipe, 300)]
+    drawn = environments(recipe, 300)
+    if name in RADIO_OPTIONS:
+        found = [getattr(environment.radio, name) for environment in drawn]
+    else:
+        found = [getattr(environment.body, map_body_options(ef.DoubleIntegrator)[name]) for environment in drawn]
     low, high = map(float, ALL[name].split("-"))
-    near = 0.0 if setting.distribution == "uniform_integer" else 0.05 * (high - low)
+    near = 0.0 if RANGE_DISTRIBUTIONS[name] == "uniform_integer" else 0.05 * (high - low)
     assert low <= min(found) <= low + near
     assert high - near <= max(found) <= high
 
 
 def test_a_number_is_the_same_in_all_flights_but_their_seeds_are_not() -> None:
-    found = worlds(ef.DAgger(packet_loss=0.2, delay=1, max_acceleration=5.0, gust=1.0), 50)
-    radios, bodies = [world.radio for world in found], [world.body for world in found]
-    assert {(radio.packet_loss, radio.delay, radio.noise) for radio in radios if radio} == {(0.2, 1, 0.0)}
-    assert {(body.max_acceleration, body.gust, body.lag) for body in bodies if body} == {(5.0, 1.0, 0.0)}
-    assert len({radio.seed for radio in radios if radio} | {body.seed for body in bodies if body}) == 100
+    found = environments(ef.DAgger(packet_loss=0.2, delay=1, max_acceleration=5.0, gust=1.0), 50)
+    radios = [environment.radio for environment in found]
+    bodies: list[Any] = [environment.body for environment in found]
+    assert {(radio.packet_loss, radio.delay, radio.noise) for radio in radios} == {(0.2, 1, 0.0)}
+    assert {(body.max_acceleration, body.gust, body.lag) for body in bodies} == {(5.0, 1.0, 0.0)}
+    assert len({part.seed for part in (*radios, *bodies)}) == 100
 
 
-def test_trainings_with_other_seeds_draw_other_worlds_and_the_same_seed_the_same() -> None:
-    one, again, other = (worlds(ef.DAgger(seed=seed, **HARD), 20) for seed in (0, 0, 1))
+def test_trainings_with_other_seeds_draw_other_environments_and_the_same_seed_the_same() -> None:
+    one, again, other = (environments(ef.DAgger(seed=seed, **HARD), 20) for seed in (0, 0, 1))
     assert one == again
     assert not set(map(repr, one)) & set(map(repr, other))
 
 
 def test_one_setting_does_not_change_the_draws_of_another() -> None:
     one, other = (
-        worlds(ef.DAgger(packet_loss="0-0.5"), 20),
-        worlds(ef.DAgger(packet_loss="0-0.5", delay="1-2", lag="0-1"), 20),
+        environments(ef.DAgger(packet_loss="0-0.5"), 20),
+        environments(ef.DAgger(packet_loss="0-0.5", delay="1-2", lag="0-1"), 20),
     )
-    assert [world.radio.packet_loss for world in one if world.radio] == [
-        world.radio.packet_loss for world in other if world.radio
-    ]
+    assert [each.radio.packet_loss for each in one] == [each.radio.packet_loss for each in other]
 
 
-def test_an_ideal_environment_has_no_radio_and_no_body() -> None:
-    assert set(worlds(ef.DAgger(), 3)) == {FlightWorld()}
-    assert ef.DAgger().worlds.make_middle() == FlightWorld()
-    assert ef.DAgger(burst=5.0).worlds.make_middle().radio is None  # bursts of no losses
-    assert ef.DAgger(lag=0.1).worlds.make_middle().radio is None
-    assert ef.DAgger(packet_loss=0.1).worlds.make_middle().body is None
+def test_an_ideal_radio_or_body_draws_no_seed() -> None:
+    assert set(environments(ef.DAgger(), 3)) == {Environment()}
+    assert ef.DAgger().environment_ranges.make_middle() == Environment()
+    assert ef.DAgger(burst=5.0).environment_ranges.make_middle().radio.is_ideal  # bursts of no losses
+    assert ef.DAgger(lag=0.1).environment_ranges.make_middle().radio == ef.Radio()
+    assert ef.DAgger(packet_loss=0.1).environment_ranges.make_middle().body == ef.DoubleIntegrator()
 
 
-class WorldRecorder:
-    """Records the radio and body of flights, and runs them without either."""
+class EnvironmentRecorder:
+    """Records the environments of flights, and runs them in the default one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
-        self.worlds: list[FlightWorld] = []
+        self.environments: list[Environment] = []
         self._fly = getattr(module, name)
         monkeypatch.setattr(module, name, self)
 
-    def __call__(self, *args: Any, radio: Any, body: Any, **options: Any) -> Any:
-        self.worlds.append(FlightWorld(radio, body))
+    def __call__(self, *args: Any, environment: Environment, **options: Any) -> Any:
+        self.environments.append(environment)
         return self._fly(*args, **options)
 
 
-def test_each_epoch_flies_its_world_and_one_that_is_interrupted_flies_the_same_again(
+def test_each_epoch_flies_its_environment_and_one_that_is_interrupted_flies_the_same_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = small(epochs=6, **HARD)
-    recorder = WorldRecorder(monkeypatch, dagger, "flight")
+    recorder = EnvironmentRecorder(monkeypatch, dagger, "flight")
     TrainingRun.create(tmp_path / "whole", recipe).train()
-    assert recorder.worlds == worlds(recipe, 6)
-    recorder.worlds.clear()
+    assert recorder.environments == environments(recipe, 6)
+    recorder.environments.clear()
     with pytest.raises(Stop):
         TrainingRun.create(tmp_path / "two", recipe).train(stop_after(5))
-    assert recorder.worlds == worlds(recipe, 5)
+    assert recorder.environments == environments(recipe, 5)
     # From the checkpoint of epoch 4: the replay holds the flights of all four, which are flown again.
-    recorder.worlds.clear()
+    recorder.environments.clear()
     TrainingRun(tmp_path / "two").train()
-    assert recorder.worlds == worlds(recipe, 6)
+    assert recorder.environments == environments(recipe, 6)
 
 
-def test_a_training_in_hard_worlds_that_is_interrupted_or_prolonged_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_training_with_ranges_that_is_interrupted_or_prolonged_ends_with_the_same_bits(tmp_path: Path) -> None:
     recipe = small(epochs=6, **HARD, gust=0.5)
     whole = TrainingRun.create(tmp_path / "whole", recipe)
     whole.train()
@@ -171,31 +173,30 @@ def test_the_expert_has_an_ideal_radio_in_training_and_validation(
     # Some steps into the flight too: the targets are those of an expert with an ideal radio.
     (starts,) = trainer.starts
     start = starts[int(make_rng(0, "collect", 0).integers(len(starts)))].flock
-    loop = ef.flight(start, trainer.expert, body=trainer.world.body)  # beta is 0.993, so the expert flies these
+    loop = ef.flight(start, trainer.expert, body=trainer.environment.body)  # beta is 0.993, so the expert flies these
     expected = [moment.accelerations[0].T.astype(np.float32) for moment in islice(loop, 5)]
     trainer.run_epoch()
     np.testing.assert_array_equal(trainer.replay.tuples[1][:5], expected)
-    recorder = WorldRecorder(monkeypatch, validation, "simulate")
+    recorder = EnvironmentRecorder(monkeypatch, validation, "simulate")
     TrainingRun.create(tmp_path / "run", recipe).train()
-    expert, student = recorder.worlds
-    assert (expert.radio, expert.body) == (None, student.body)
-    assert student.radio is not None
+    expert, student = recorder.environments
+    assert (expert.radio, expert.body) == (ef.Radio(), student.body)
     assert student.radio.packet_loss == 1.0
 
 
 def test_validation_takes_numbers_as_they_are_and_the_middle_of_ranges_with_one_seed_for_all() -> None:
-    one, other = (Validator(small(seed=seed, **HARD)).world for seed in (0, 7))
+    one, other = (Validator(small(seed=seed, **HARD)).environment for seed in (0, 7))
     assert one == other
-    assert one.radio is not None
     assert (one.radio.packet_loss, one.radio.delay, one.radio.noise) == (0.25, 1, 0.01)
-    assert one.body is not None
+    assert isinstance(one.body, ef.DoubleIntegrator)
     assert one.body.max_acceleration == pytest.approx(300**0.5)
     assert one.body.lag == pytest.approx(0.05)
-    assert Validator(small(delay="0-3")).world.radio == ef.Radio(delay=1, seed=one.radio.seed)
+    assert Validator(small(delay="0-3")).environment.radio == ef.Radio(delay=1, seed=one.radio.seed)
 
 
 def test_explicit_defaults_change_no_bit_of_a_training_and_no_word_of_its_recipe() -> None:
-    perfect = {name: setting.default for name, setting in SETTINGS.items()}
+    defaults = {field.name: field.default for field in fields(ef.DAgger)}
+    perfect = {name: defaults[name] for name in RANGE_DISTRIBUTIONS}
     usual, explicit = small(epochs=2), small(epochs=2, **{**perfect, "packet_loss": "0", "delay": "0-0"})
     assert usual == explicit
     assert repr(usual) == repr(explicit)

@@ -14,7 +14,7 @@ import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.simulation.trajectory import load_trajectories
 from equiflock.viewer.flight_archive import save_flights
-from equiflock.viewer.setting import Setting, WorldSetting, format_validation_error
+from equiflock.viewer.setting import EnvironmentSetting, Setting, format_validation_error
 from tests.viewer.live_simulations import fly, live_simulation
 from tests.viewer.servers import Page
 
@@ -55,9 +55,9 @@ def test_only_the_law_of_the_panel_changes_and_flights_stay_in_lockstep() -> Non
         live.change_law(2, {})
 
 
-@pytest.mark.parametrize("world", [{}, {"packet_loss": 0.3, "delay": 2}])
-def test_a_changed_flight_continues_with_other_options(world: dict[str, Any]) -> None:
-    live = live_simulation(controller="reynolds", scenario="leaders", world=WorldSetting(**world))
+@pytest.mark.parametrize("environment", [{}, {"packet_loss": 0.3, "delay": 2}])
+def test_a_changed_flight_continues_with_other_options(environment: dict[str, Any]) -> None:
+    live = live_simulation(controller="reynolds", scenario="leaders", environment=EnvironmentSetting(**environment))
     live.edges = True
     fly(live, 5)
     live.fail_agents("silent", 3)
@@ -99,7 +99,7 @@ def test_a_law_with_other_hops_is_shown_before_messages_arrive(own_registry: Non
         def __call__(self, observations: Any) -> Any:
             return -observations[:, :, :, 0].sum(axis=2)
 
-    live = live_simulation(controller="deep", world=WorldSetting(packet_loss=0.2, delay=1))
+    live = live_simulation(controller="deep", environment=EnvironmentSetting(packet_loss=0.2, delay=1))
     live.edges = True
     fly(live, 4)
     live.change_law(0, {"hops": 3})

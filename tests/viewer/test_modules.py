@@ -110,7 +110,7 @@ SETTING: dict[str, Any] = {
     "time_step": 0.005,
     "radius_rule": "automatic",
     "orbit": False,
-    "world": {
+    "environment": {
         "packet_loss": 0.25,
         "delay": 2,
         "noise": 0,
@@ -125,8 +125,9 @@ SETTING: dict[str, Any] = {
 
 def test_an_address_is_read_as_it_was_written(run: Callable[..., Any]) -> None:
     state = {"setting": SETTING, "look": {"speed": 2, "edges": True, "trails": False}, "flock": 0}
-    world = dict.fromkeys(SETTING["world"], 0) | {"max_acceleration": None, "max_turn_rate": None}
-    usual = {**SETTING, "agents": 100, "compare": "tanner", "disks": [], "world": world | {"body": "double-integrator"}}
+    default_body = {"body": "double-integrator", "max_acceleration": None, "max_turn_rate": None}
+    environment = dict.fromkeys(SETTING["environment"], 0) | default_body
+    usual = {**SETTING, "agents": 100, "compare": "tanner", "disks": [], "environment": environment}
     body = "return m.readAddress(m.writeAddress(given[0], false), given[1]);"
     assert run("address", body, [state, usual]) == state
     undecided = {**state, "setting": {**SETTING, "comm_radius": None, "orbit": None, "options": {}}}
@@ -192,15 +193,15 @@ def test_text_in_place_of_a_number_is_sent_for_the_server_to_refuse(run: Callabl
     address += "&packet_loss=much&max_acceleration=none"
     setting = run("address", "return m.readAddress(...given);", [address, SETTING])["setting"]
     assert setting["comm_radius"] == "banana"
-    assert setting["world"] == {**SETTING["world"], "packet_loss": "much", "max_acceleration": None}
+    assert setting["environment"] == {**SETTING["environment"], "packet_loss": "much", "max_acceleration": None}
     assert setting["options"] == {"sides": "many", "orbit": None, "leaders": 10}
 
 
 def test_former_keys_of_an_address_are_read(run: Callable[..., Any]) -> None:
     setting = run("address", "return m.readAddress(...given);", ["#loss=0.5&spread=quarter-power", SETTING])["setting"]
     assert setting["radius_rule"] == "quarter-power"
-    assert setting["world"] == {**SETTING["world"], "packet_loss": 0.5}
-    assert "loss" not in setting["world"]
+    assert setting["environment"] == {**SETTING["environment"], "packet_loss": 0.5}
+    assert "loss" not in setting["environment"]
 
 
 def test_an_empty_address_gives_the_initial_setting(run: Callable[..., Any]) -> None:

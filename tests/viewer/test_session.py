@@ -53,13 +53,13 @@ def test_a_page_flies_a_flock_and_gets_a_frame_for_every_request(page: Page) -> 
         '{"command": "seek", "frame": 3}',
         '{"command": "play"}',
         '{"command": "scatter", "more": 1}',
-        '{"command": "change_world"}',
-        '{"command": "change_world", "world": {"packet_loss": 2}}',
-        '{"command": "change_world", "world": {"packet_loss": NaN}}',
-        '{"command": "change_world", "world": {"delay": 1e9}}',
-        '{"command": "change_world", "world": {"body": "unicycle", "lag": 1}}',
-        '{"command": "change_world", "world": {"body": "../x"}}',
-        '{"command": "start", "setting": {"world": {"noise": -1}}}',
+        '{"command": "change_environment"}',
+        '{"command": "change_environment", "environment": {"packet_loss": 2}}',
+        '{"command": "change_environment", "environment": {"packet_loss": NaN}}',
+        '{"command": "change_environment", "environment": {"delay": 1e9}}',
+        '{"command": "change_environment", "environment": {"body": "unicycle", "lag": 1}}',
+        '{"command": "change_environment", "environment": {"body": "../x"}}',
+        '{"command": "start", "setting": {"environment": {"noise": -1}}}',
         '{"command": "change_law", "options": {"clamp": -1}}',
         '{"command": "change_law", "options": {"clamp": NaN}}',
         '{"command": "change_law", "options": {"clamp": 1e300}}',
@@ -124,10 +124,10 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 COMMANDS = ["start", "cancel", "advance", "seek", "show_edges", "steer", "toggle_leader"]
-COMMANDS += ["remove_agents", "add_disk", "move_disk", "remove_disk", "set_orbit", "change_world", "change_law"]
+COMMANDS += ["remove_agents", "add_disk", "move_disk", "remove_disk", "set_orbit", "change_environment", "change_law"]
 COMMANDS += ["fail_agents", "repair_agents", "scatter"]
 FIELDS = ["setting", "steps", "frame", "edges", "velocity", "position", "positions", "panel", "reach", "disk", "index"]
-FIELDS += ["active", "agent", "world", "options", "kind", "agents"]
+FIELDS += ["active", "agent", "environment", "options", "kind", "agents"]
 POINTS = st.lists(st.floats(-30, 30), min_size=2, max_size=2)
 SENSIBLE = st.one_of(
     st.builds(lambda n: {"command": "advance", "steps": n}, st.integers(0, 3)),
@@ -140,12 +140,13 @@ SENSIBLE = st.one_of(
     st.just({"command": "cancel"}),
     st.builds(lambda n: {"command": "toggle_leader", "agent": n}, st.integers(0, 40)),
     st.builds(
-        lambda p, d: {"command": "change_world", "world": {"packet_loss": p, "delay": d}},
+        lambda p, d: {"command": "change_environment", "environment": {"packet_loss": p, "delay": d}},
         st.floats(0, 1),
         st.integers(0, 3),
     ),
     st.builds(
-        lambda a: {"command": "change_world", "world": {"body": "unicycle", "max_acceleration": a}}, st.floats(1, 300)
+        lambda a: {"command": "change_environment", "environment": {"body": "unicycle", "max_acceleration": a}},
+        st.floats(1, 300),
     ),
     st.builds(
         lambda kind, n: {"command": "fail_agents", "kind": kind, "agents": n},

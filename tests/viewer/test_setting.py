@@ -12,8 +12,8 @@ from pydantic import ValidationError
 import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.scenarios import make_scenario, scenario
-from equiflock.simulation.environment import DEFAULT_WORLD
-from equiflock.viewer.setting import DiskObstacle, Setting, WorldSetting, format_validation_error, list_bodies
+from equiflock.simulation.environment import DEFAULT_ENVIRONMENT
+from equiflock.viewer.setting import DiskObstacle, EnvironmentSetting, Setting, format_validation_error, list_bodies
 
 
 @pytest.mark.parametrize("name", ["flocking", "leaders", "obstacles"])
@@ -81,7 +81,7 @@ def test_the_density_is_constant_beyond_a_thousand_agents() -> None:
         ("controller", "x" * 1001),
         ("disks", tuple(DiskObstacle(x=0.0, y=0.0, radius=1.0) for _ in range(21))),
         ("colour", "red"),
-        ("world", 3),
+        ("environment", 3),
         ("radius", 1.0),
     ],
 )
@@ -94,7 +94,7 @@ def test_invalid_fields_are_refused_in_one_line_that_names_them(field: str, valu
 
 
 @pytest.mark.parametrize(
-    ("world", "message"),
+    ("environment", "message"),
     [
         ({"packet_loss": 1.1}, "packet loss: Input should be less than or equal to 1"),
         ({"packet_loss": -0.1}, "packet loss: Input should be greater than or equal to 0"),
@@ -111,20 +111,20 @@ def test_invalid_fields_are_refused_in_one_line_that_names_them(field: str, valu
         ({"burst": 3}, "burst: Extra inputs are not permitted"),
     ],
 )
-def test_an_invalid_world_is_refused_in_one_line(world: dict[str, Any], message: str) -> None:
+def test_an_invalid_environment_is_refused_in_one_line(environment: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as error:
-        Setting(world=world)
+        Setting(environment=environment)
     line = format_validation_error(error.value)
     assert line.startswith(message)
     assert "\n" not in line
 
 
-def test_the_default_world_is_the_papers() -> None:
-    assert Setting().world.make() == DEFAULT_WORLD
-    made = WorldSetting(packet_loss=0.2, delay=1, noise=0.1, max_acceleration=5.0, lag=0.3).make()
+def test_the_default_environment_is_the_papers() -> None:
+    assert Setting().environment.make() == DEFAULT_ENVIRONMENT
+    made = EnvironmentSetting(packet_loss=0.2, delay=1, noise=0.1, max_acceleration=5.0, lag=0.3).make()
     assert made.radio == ef.Radio(packet_loss=0.2, delay=1, noise=0.1)
     assert made.body == ef.DoubleIntegrator(max_acceleration=5.0, lag=0.3)
-    assert WorldSetting(body="unicycle", max_turn_rate=2.0).make().body == ef.Unicycle(max_turn_rate=2.0)
+    assert EnvironmentSetting(body="unicycle", max_turn_rate=2.0).make().body == ef.Unicycle(max_turn_rate=2.0)
 
 
 def test_bodies_are_listed_with_their_parameters() -> None:

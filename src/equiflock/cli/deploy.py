@@ -44,7 +44,7 @@ class Deploy:
     """A decentralized controller, as for `equiflock simulate`."""
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
-    world: EnvironmentArgument = field(default_factory=EnvironmentOptions)
+    environment: EnvironmentArgument = field(default_factory=EnvironmentOptions)
     agent: AgentKind = "numpy"
     """Code that each process runs: the exported NumPy file, the exported C header, or the package."""
     time_step: float | None = None
@@ -85,14 +85,14 @@ class Deploy:
         import_plugin(self.plugin)
         page = self._check_audit_page()
         time_step = self._choose_time_step()
-        scenario, world, controller = (
+        scenario, environment, controller = (
             build_scenario(self.scenario, self.options),
-            self.world.world,
+            self.environment.build(),
             load(self.controller),
         )
         check_local(controller)
         duration = scenario.duration if self.duration is None else self.duration
-        world.check_duration(duration)
+        environment.check_duration(duration)
         if scenario.obstacles != "nearest":
             raise InputError(
                 f'deployed agents observe only the nearest obstacle agent: obstacles must be "nearest", '
@@ -110,12 +110,12 @@ class Deploy:
             stall=self.stall,
             garbage=self.garbage,
             plugin=self.plugin,
-            **world.flight_options,
+            environment=environment,
         )
         with progress() as bar:
             task = bar.add_task(PREPARING_TEXT, total=deployment.steps)
             start = run_interruptibly(scenario.draw)
-            world.check_start(start)
+            environment.check_start(start)
             result = deploy(
                 self.controller,
                 start,
@@ -134,7 +134,7 @@ class Deploy:
         out.print(title, highlight=False, markup=False, soft_wrap=True)
         for name, value in result.table:
             out.print(f"  {name:<30}{value}", highlight=False, markup=False, soft_wrap=True)
-        print_environment(world)
+        print_environment(environment)
         if audit is not None:
             out.print(f"audit: {audit.verdict}", highlight=False, markup=False, soft_wrap=True)
             saved = audit.save(page)

@@ -27,7 +27,7 @@ from equiflock.cli.terminal import print_orbit, print_paths, print_table
 from equiflock.controllers import load
 from equiflock.flock import Flock, Role
 from equiflock.scenarios.registry import Scenario, build_flight_options, choose_orbit
-from equiflock.simulation.environment import World
+from equiflock.simulation.environment import Environment
 
 OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png")
 """Glob patterns of the files that an evaluation writes beside its config."""
@@ -41,7 +41,7 @@ class Evaluate:
     """Weights file (.safetensors), or the name of a controller, as for `equiflock simulate`."""
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
-    world: EnvironmentArgument = field(default_factory=EnvironmentOptions)
+    environment: EnvironmentArgument = field(default_factory=EnvironmentOptions)
     time_step: float | None = None
     """Time step in seconds; by default that of the scenario's test: 0.001 for flocking and leaders, else 0.01."""
     duration: float | None = None
@@ -84,13 +84,13 @@ class Evaluate:
         scenario = build_scenario(self.scenario, self.options)
         check_reportable(scenario)
         warn_about_disagreement(scenario, controller)
-        world, start = self.world.world, scenario.draw()
-        settings = self._collect_settings(scenario, start, world)
-        world.check_duration(settings["duration"])
-        world.check_start(start)
-        try_controller(start, self.controller, **build_flight_options(scenario, controller), **world.flight_options)
+        environment, start = self.environment.build(), scenario.draw()
+        settings = self._collect_settings(scenario, start, environment)
+        environment.check_duration(settings["duration"])
+        environment.check_start(start)
+        try_controller(start, self.controller, **build_flight_options(scenario, controller), environment=environment)
         jobs = build_evaluation_jobs(**settings, plugin=compute_plugin_checksum(self.plugin))
-        run_dir = self.out or Path("runs/evaluation") / format_run_dir_name(self.controller, scenario.name, world)
+        run_dir = self.out or Path("runs/evaluation") / format_run_dir_name(self.controller, scenario.name, environment)
         # Everything that the results depend on.
         config = {
             "settings": settings,
@@ -112,12 +112,12 @@ class Evaluate:
             else:
                 draw_measure_curves(table, png, tuple(resolve_measures(scenario)))
         print_table(title, *(build_table_rows(table, scenario, quartiles) for quartiles in (True, False)))
-        print_environment(world)
+        print_environment(environment)
         if (orbit := choose_orbit(scenario, controller)) is not None and orbit != scenario.orbit:
             print_orbit(orbit)
         print_paths((csv, png))
 
-    def _collect_settings(self, scenario: Scenario, start: Flock, world: World) -> dict[str, Any]:
+    def _collect_settings(self, scenario: Scenario, start: Flock, environment: Environment) -> dict[str, Any]:
         """Return the arguments of `build_evaluation_jobs`, which are saved in the config."""
         from equiflock.evaluation.evaluate import get_json_options, list_baselines
 
@@ -131,5 +131,5 @@ class Evaluate:
                 for name, value in times.items()
             },
             "baselines": list_baselines(self.controller, start),
-            "world": world.settings,
+            "environment": environment.settings,
         }

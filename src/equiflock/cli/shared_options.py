@@ -19,13 +19,12 @@ from equiflock.observations.radio import Radio
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
 from equiflock.scenarios.registry import collect_options, describe_disagreement, scenario_class
 from equiflock.simulation.environment import (
-    BODY_OPTION_NAMES,
     DEFAULT_BODY_NAME,
     FAILURE_OPTIONS,
     RADIO_OPTIONS,
-    World,
+    Environment,
     describe_environment,
-    make_world,
+    map_body_options,
 )
 from equiflock.simulation.failures import Failures
 
@@ -185,14 +184,14 @@ class EnvironmentOptions:
         options = [_make_field(option) for option in _iter_options([body], reserved_names)]
         return make_dataclass("Environment", options, bases=(cls,), frozen=True)
 
-    @property
-    def world(self) -> World:
-        """Environment with these options. Raises InputError for an option that has no effect without another one."""
+    def build(self) -> Environment:
+        """Return the environment. Raise InputError for an option that has no effect without another one."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         changed = {each.name: values[each.name] for each in fields(self) if values[each.name] != each.default}
         _check_dependencies({name: [value] for name, value in changed.items()})
         # Options that follow the body's name are defaults here, so they need not be passed again.
-        return make_world(**{name: value for name, value in values.items() if name == "body" or name in changed})
+        given = {name: value for name, value in values.items() if name == "body" or name in changed}
+        return Environment.from_options(**given)
 
 
 EnvironmentArgument = Annotated[EnvironmentOptions, tyro.conf.arg(name="")]
@@ -227,25 +226,24 @@ class EnvironmentAxes:
         texts = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: _parse_values(self.options[name], text) for name, text in texts.items() if text is not None}
 
-    @property
-    def worlds(self) -> list[tuple[dict[str, Any], World]]:
-        """Every combination of the given values, as options by name, with its environment.
+    def build(self) -> list[tuple[dict[str, Any], Environment]]:
+        """Return every combination of the given values, as options by name, with its environment.
 
-        Raises InputError for an option that has no effect without another one.
+        Raise InputError for an option that has no effect without another one.
         """
         axes = self.axes
         _check_dependencies(axes)
         points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-        return [(point, make_world(**point)) for point in points]
+        return [(point, Environment.from_options(**point)) for point in points]
 
 
 EnvironmentAxesArgument = Annotated[EnvironmentAxes, tyro.conf.arg(name="")]
 """Type of the field of a command that holds lists of options; they have no prefix."""
 
 
-def print_environment(world: World) -> None:
+def print_environment(environment: Environment) -> None:
     """Print how the environment differs from the paper's; nothing if it does not."""
-    text = describe_environment(world)
+    text = describe_environment(environment)
     if text:
         out.print(f"environment: {text}", highlight=False, markup=False, soft_wrap=True)
 
@@ -259,7 +257,7 @@ def check_body_options(body: str, arguments: Sequence[str], known: Collection[st
         for option in _iter_body_options(other):
             if option.name not in known and option.name in list_option_names(arguments):
                 # This raises the body's error, which lists its options.
-                make_world(body=body.partition(",")[0], **{option.name: option.default})
+                Environment.from_options(body=body.partition(",")[0], **{option.name: option.default})
 
 
 def _iter_options(bodies: Sequence[str], reserved_names: Collection[str]) -> Iterator[Option]:
@@ -304,11 +302,8 @@ def _iter_body_options(name: str) -> Iterator[Option]:
     """Yield the options of a body whose values can be written on a command line."""
     body: Any = make_body(name)
     hints = get_type_hints(type(body))
-    option_names = {field_name: option for option, field_name in BODY_OPTION_NAMES.items()}
-    field_names = [each.name for each in fields(body) if each.init] if is_dataclass(body) else []
-    yield from _iter_part_options(
-        body, {option_names.get(each, each): each for each in field_names if is_plain(hints[each])}
-    )
+    names = map_body_options(body).items()
+    yield from _iter_part_options(body, {option: name for option, name in names if is_plain(hints[name])})
 
 
 def _make_field(option: Option) -> tuple[str, Any, Any]:
@@ -360,15 +355,15 @@ def add_dynamic_options(command: Any, arguments: Sequence[str]) -> Any:
 
     A command that takes scenarios has the fields `scenario`, `options` and `plugin`. It may have `get_default_options`,
     a function of the scenario's class that returns option values which replace the scenario's defaults. A command that
-    takes environments has the field `world`, whose default is `EnvironmentOptions` or `EnvironmentAxes`. Any other
-    command is returned unchanged. A plugin that the arguments name is imported.
+    takes environments has the field `environment`, whose default is `EnvironmentOptions` or `EnvironmentAxes`. Any
+    other command is returned unchanged. A plugin that the arguments name is imported.
     """
     command_fields = {each.name: each for each in fields(command)} if is_dataclass(command) else {}
     if "plugin" in command_fields:
         # A plugin may register the scenario, controller or body that other options name.
         import_plugin(_find_option_value("plugin", arguments))
     option_classes: dict[str, Any] = {}
-    known = set(command_fields) | (set(ENVIRONMENT_OPTIONS) if "world" in command_fields else set())
+    known = set(command_fields) | (set(ENVIRONMENT_OPTIONS) if "environment" in command_fields else set())
     scenario = None
     if {"scenario", "options", "plugin"} <= set(command_fields):
         # Help shows the defaults of the command, if it has any, or else those of the scenario.
@@ -379,11 +374,11 @@ def add_dynamic_options(command: Any, arguments: Sequence[str]) -> Any:
         )
         option_classes["options"] = make_options_class(scenario, known)
         known |= set(collect_options(scenario))
-    if "world" in command_fields:
+    if "environment" in command_fields:
         body = _find_option_value("body", arguments) or DEFAULT_BODY_NAME
-        base_class: Any = command_fields["world"].default_factory
-        option_classes["world"] = base_class.make_class_for(body, known)
-        known |= {each.name for each in fields(option_classes["world"])}
+        base_class: Any = command_fields["environment"].default_factory
+        option_classes["environment"] = base_class.make_class_for(body, known)
+        known |= {each.name for each in fields(option_classes["environment"])}
         check_body_options(body, arguments, known)
     if scenario is not None:
         check_scenario_options(scenario, arguments, known)

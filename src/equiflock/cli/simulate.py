@@ -48,7 +48,7 @@ class Simulate:
     controller: ControllerName = "tanner"
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
-    world: EnvironmentArgument = field(default_factory=EnvironmentOptions)
+    environment: EnvironmentArgument = field(default_factory=EnvironmentOptions)
     time_step: float = 0.01
     """Time step in seconds."""
     duration: float | None = None
@@ -70,20 +70,20 @@ class Simulate:
         scenario = build_scenario(self.scenario, self.options)
         duration = scenario.duration if self.duration is None else self.duration
         steps = count_steps(duration, self.time_step)
-        controller, world = load(self.controller), self.world.world
-        world.check_duration(duration)
+        controller, environment = load(self.controller), self.environment.build()
+        environment.check_duration(duration)
         warn_about_disagreement(scenario, controller)
         with progress() as bar:
             task = bar.add_task(PREPARING_TEXT, total=steps)
             start = run_interruptibly(scenario.draw)
-            world.check_start(start)
+            environment.check_start(start)
             run = fly(
                 scenario,
                 start,
                 controller,
                 self.time_step,
                 duration,
-                world,
+                environment,
                 keep_every=self.keep_every if self.save is not None else None,
                 record=resolve_measures(scenario) | {measure.__name__: measure for measure in RECORDED_METRICS},
                 on_step=lambda moment: bar.update(
@@ -100,7 +100,7 @@ class Simulate:
         header = "metric", "median (quartiles) over flocks" if len(start) > 1 else "value"
         rows = [[row.name, row.text] for row in summarize(run)] + summarize_outcomes(run, scenario)
         print_table(title, (header, rows))
-        print_environment(world)
+        print_environment(environment)
         if (orbit := choose_orbit(scenario, controller)) is not None and orbit != scenario.orbit:
             print_orbit(orbit)
         if self.save is not None:

@@ -49,7 +49,7 @@ class Sweep:
     """Communication radii R, such as 0.8,1,1.5."""
     hops: str | None = None
     """Numbers of hops K, such as 1-4; only with --epochs, as trained weights have a fixed K."""
-    world: EnvironmentAxesArgument = field(default_factory=EnvironmentAxes)
+    environment: EnvironmentAxesArgument = field(default_factory=EnvironmentAxes)
     epochs: int = 0
     """If above 0, train a network for each point for this many epochs, with ideal radio and body; it is not saved."""
     seeds: str = "0"
@@ -85,10 +85,11 @@ class Sweep:
             raise InputError(f"controller must list each controller once; got {self.controller!r}")
         if self.hops is not None and self.epochs == 0:
             raise InputError("--hops has no effect without --epochs: trained weights have a fixed number of hops")
-        worlds = self.world.worlds
+        environments = self.environment.build()
         for name in controllers:
             self._check_controller(name)
-        for body in {repr(world.body): world.body for _, world in worlds}.values():
+        # Try each body once, too.
+        for body in {repr(environment.body): environment.body for _, environment in environments}.values():
             try_controller(RandomDisk(1, 10).draw(), EXPERT, body=body)
         hops = [None] if self.epochs == 0 else parse_integers("hops", self.hops or str(DAgger.hops))
         jobs = build_sweep_jobs(
@@ -97,7 +98,7 @@ class Sweep:
             parse_integers("agents", self.agents),
             parse_floats("comm_radius", self.comm_radius),
             hops,
-            worlds=worlds,
+            environments=environments,
             epochs=self.epochs,
             flocks=self.flocks,
             duration=self.duration,

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
-from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers import load
 from equiflock.deployment.export import export
 from equiflock.deployment.export.program import check_local, read_program
@@ -31,9 +30,8 @@ from equiflock.deployment.swarm_host import MessageDelivery, SwarmHost, list_fol
 from equiflock.deployment.swarm_results import Drift, Exchange, FlightLog, Parity, build_result_table, compute_drift
 from equiflock.flock import Condition, Flock
 from equiflock.observations.orbit import Orbit
-from equiflock.observations.radio import Radio, check_radio
-from equiflock.protocols import AnyBody, Controller
-from equiflock.simulation.failures import Failures
+from equiflock.protocols import Controller
+from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
 
 EXPORT_HINT = "to deploy it without an export, use --agent package; tanner-dynamic is an example that can be exported"
 """Advice for a controller that cannot be exported."""
@@ -69,10 +67,8 @@ class Deployment:
     time_step: float = 0.01
     """dt, in seconds of flight."""
     steps: int = 200
-    radio: Radio | None = None
-    body: AnyBody | None = None
-    failures: Failures | None = None
-    """Agents whose processes are killed, and when."""
+    environment: Environment = DEFAULT_ENVIRONMENT
+    """Radio and body; its failures are the agents whose processes are killed."""
     orbit: Orbit | None = None
     rate: float | None = None
     """Steps per second of real time; None for lockstep."""
@@ -96,22 +92,17 @@ class Deployment:
                 check_positive(name, getattr(self, name))
         for name in ("stall", "garbage"):
             check_count(name, getattr(self, name), least=0)
-        if self.failures is not None and self.failures.kind != "stopped" and not self.failures.is_empty:
+        failures = self.environment.failures
+        if failures.kind != "stopped" and not failures.is_empty:
             raise InputError(
                 f"failed agents of a swarm are killed, so they are stopped: their kind must be 'stopped', "
-                f"got {self.failures.kind!r}"
+                f"got {failures.kind!r}"
             )
 
     @property
     def flight_options(self) -> dict[str, Any]:
-        """Arguments of `flight` that describe the environment, with defaults in place of None for radio and body."""
-        return {
-            "time_step": self.time_step,
-            "radio": check_radio(self.radio),
-            "body": DoubleIntegrator() if self.body is None else self.body,
-            "failures": self.failures,
-            "orbit": self.orbit,
-        }
+        """Arguments of `flight`: time step, environment and orbit technique."""
+        return {"time_step": self.time_step, "environment": self.environment, "orbit": self.orbit}
 
     @property
     def effective_timeout(self) -> float:
@@ -213,7 +204,7 @@ def build_robot_settings(
             "kind": kind,
             "program": program,
             "plugin": plugin,
-            "last_known": check_radio(deployment.radio).last_known,
+            "last_known": deployment.environment.radio.last_known,
             "listen_seconds": 0.0 if deployment.rate is None else LISTEN_SHARE / deployment.rate,
             "garbage_start_step": faults.step if number in faults.garbage else -1,
             "agent": agent,

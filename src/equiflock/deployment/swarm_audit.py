@@ -25,6 +25,7 @@ from equiflock.deployment.swarm import Deployment, DeploymentResult, build_robot
 from equiflock.deployment.swarm_host import SwarmHost
 from equiflock.deployment.swarm_results import Exchange
 from equiflock.flock import Flock
+from equiflock.simulation.failures import NO_FAILURES
 
 ADDED_AGENT_COUNT = 3
 """Number of robots that the audit adds."""
@@ -63,7 +64,8 @@ def _replay_half(
     replacement = next(each for each in REPLACEMENT_CONTROLLERS if each != name.partition(":")[0])
     changed_start = _draw_changed_start(start)
     # No injected faults this time, and the default timeout for slow robots.
-    plain = replace(deployment, failures=None, stall=0, garbage=0, answer_timeout=None)
+    environment = replace(deployment.environment, failures=NO_FAILURES)
+    plain = replace(deployment, environment=environment, stall=0, garbage=0, answer_timeout=None)
     host = SwarmHost(changed_start, load(replacement), **plain.flight_options)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as replacement_folder:
         settings = build_robot_settings(replacement, load(replacement), changed_start, plain, Path(replacement_folder))

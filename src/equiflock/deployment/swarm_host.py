@@ -33,8 +33,10 @@ from equiflock.graph.radius_graph import Graph, radius_graph
 from equiflock.observations.delayed_messages import MessageWindow
 from equiflock.observations.message_buffer import MessageBuffer
 from equiflock.observations.message_graph import build_message_graph
+from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio
 from equiflock.protocols import AnyBody, Controller, StatefulBody
+from equiflock.simulation.environment import Environment
 from equiflock.simulation.flight_builder import flight
 
 
@@ -118,25 +120,27 @@ def list_followers(start: Flock) -> list[int]:
 
 
 class SwarmHost:
-    """Simulation of a swarm, a single flock; `flight_options` are further arguments of `flight`.
+    """Simulation of a swarm, a single flock.
 
     Call `make_sensor_frames`, `make_radio_frames`, `parse_commands` and `advance` at every step, in this order. The
     host uses only the senses of the controller.
     """
 
     def __init__(
-        self, start: Flock, controller: Controller, time_step: float, radio: Radio, body: AnyBody, **flight_options: Any
+        self, start: Flock, controller: Controller, time_step: float, environment: Environment, orbit: Orbit | None
     ) -> None:
-        self.start, self.senses, self.radio = round_to_float32(start), controller.senses, radio
+        self.start, self.senses, self.radio = round_to_float32(start), controller.senses, environment.radio
         self.robots = list_followers(start)
         """Numbers of the agents that are processes: the followers. The host sends for leaders and obstacle agents."""
-        flight_options |= {"senses": self.senses, "time_step": time_step, "radio": radio, "body": Float32Body(body)}
-        self.flight = flight(self.start, None, **flight_options)
+        rounded = replace(environment, body=Float32Body(environment.body))
+        self.flight = flight(
+            self.start, None, senses=self.senses, time_step=time_step, environment=rounded, orbit=orbit
+        )
         self.moment = next(self.flight)
         self.position_history = [self.moment.flock.positions[0].astype(np.float32)]
         """Positions (N, D) float32 at every step."""
         self.sent_bytes = self.delivered_bytes = 0
-        self._delivery = MessageDelivery(radio, controller.senses)
+        self._delivery = MessageDelivery(environment.radio, controller.senses)
         self._sent_messages: dict[int, dict[int, bytes]] = {}
 
     @property

@@ -24,7 +24,7 @@ from equiflock.protocols import Controller
 from equiflock.scenarios import registry
 from equiflock.scenarios.registry import Scenario, collect_options, find_failed_flights, make_scenario
 from equiflock.simulation import metrics
-from equiflock.simulation.environment import DEFAULT_WORLD, World, make_world
+from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
 from equiflock.simulation.flight_jobs import FlightJob, build_outcome_table, resolve_measures
 from equiflock.simulation.simulate import Measure
 from equiflock.simulation.trajectory import Trajectory
@@ -77,7 +77,7 @@ class EvaluationJob(FlightJob):
     """Checksum of the weights file; empty if the controller has none."""
     plugin: str = ""
     """Checksum of the plugin that defines controller, scenario or body; empty if the package defines all three."""
-    world: World = DEFAULT_WORLD
+    environment: Environment = DEFAULT_ENVIRONMENT
     """Radio, body and failures of the flights."""
 
     @property
@@ -176,24 +176,22 @@ def build_evaluation_jobs(
     duration: float,
     baselines: Sequence[str],
     plugin: str = "",
-    world: Mapping[str, Any] | None = None,
+    environment: Mapping[str, Any] | None = None,
 ) -> Sequence[EvaluationJob]:
     """Return a job for the controller and then one per baseline; networks of the package have training seed 0.
 
     `plugin` is the checksum of the imported plugin, if any; jobs that depend on it have it in their names.
-    `world` holds options of `make_world`, the same for all jobs; by default the paper's environment.
+    `environment` holds options of `Environment.from_options`, the same for all jobs; by default the paper's.
     """
-    environment = make_world(**(world or {}))
+    built = Environment.from_options(**(environment or {}))
     jobs = []
     for name in (controller, *baselines):
         # A job whose parts all come with the package does not depend on a plugin; all evaluations share it.
         seed = 0 if has_open_seed(name) else None
         checksum = compute_weights_checksum(name, seed)
-        bundled = is_bundled(name) and registry.is_bundled(scenario) and environment.is_bundled
+        bundled = is_bundled(name) and registry.is_bundled(scenario) and built.is_bundled
         flight = scenario, tuple(sorted(options.items())), time_step, duration
-        jobs.append(
-            EvaluationJob(name, seed, *flight, format_label(name), checksum, "" if bundled else plugin, environment)
-        )
+        jobs.append(EvaluationJob(name, seed, *flight, format_label(name), checksum, "" if bundled else plugin, built))
     return jobs
 
 
@@ -209,7 +207,7 @@ def format_label(controller: str) -> str:
     return (f"{path.absolute().parent.name}/{path.name}" if path.stem == "weights" else path.name) + options
 
 
-def format_run_dir_name(controller: str, scenario: str, world: World = DEFAULT_WORLD) -> str:
+def format_run_dir_name(controller: str, scenario: str, environment: Environment = DEFAULT_ENVIRONMENT) -> str:
     """Return the name of an evaluation's run directory.
 
     It contains the checksum of a weights file, since many weights files have the same name.
@@ -219,7 +217,7 @@ def format_run_dir_name(controller: str, scenario: str, world: World = DEFAULT_W
     name = controller.replace("/", "_").replace(":", "-")
     if path.suffix == WEIGHTS_SUFFIX:
         name = f"{path.absolute().parent.name}-{path.stem}-{compute_weights_checksum(file)}{options.replace(':', '-')}"
-    return f"{name}-{scenario}-{world.file_suffix}".removesuffix("-")
+    return f"{name}-{scenario}-{environment.file_suffix}".removesuffix("-")
 
 
 def _split_options(controller: str) -> tuple[str, str]:

@@ -28,7 +28,7 @@ from equiflock.plotting.style import TEXT_COLOUR
 from equiflock.protocols import Controller
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation import metrics
-from equiflock.simulation.environment import DEFAULT_WORLD, World
+from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
 from equiflock.simulation.simulate import simulate
 
 METRICS = {
@@ -62,7 +62,7 @@ class SweepJob:
     """Checksum of the weights file; not verified if empty."""
     plugin: str = ""
     """Checksum of the plugin that defines controller or body; empty if the package defines both."""
-    world: World = DEFAULT_WORLD
+    environment: Environment = DEFAULT_ENVIRONMENT
     """Radio, body and failures of the test flights; trainings use the paper's."""
     axes: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
     """Environment options that the sweep varies: columns of the table, not part of the stored result."""
@@ -74,15 +74,15 @@ class SweepJob:
         for name in ("comm_radius", "time_step", "duration"):
             check_positive(name, getattr(self, name))
         check_count("epochs", self.epochs, least=0)
-        self.world.check_duration(self.duration)
-        self.world.check_followers(self.agents)
+        self.environment.check_duration(self.duration)
+        self.environment.check_followers(self.agents)
 
     @property
     def key(self) -> str:
         """Name of the job."""
         name = self.controller.replace("/", "_")
         point = f"sweep-{name}-{self.seed}-{self.agents}-{self.comm_radius:g}-{self.hops}"
-        return f"{point}-{self.world.file_suffix}".removesuffix("-")
+        return f"{point}-{self.environment.file_suffix}".removesuffix("-")
 
     @property
     def labels(self) -> dict[str, Any]:
@@ -93,8 +93,8 @@ class SweepJob:
     @property
     def settings(self) -> dict[str, Any]:
         """All settings, JSON-serializable."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("world", "axes")}
-        return {**values, "world": self.world.settings}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "axes"}
+        return {**values, "environment": self.environment.settings}
 
     def run(self) -> pd.DataFrame:
         """Return a row per flock with its metrics; `remark` is empty.
@@ -112,7 +112,7 @@ class SweepJob:
             controller,
             time_step=self.time_step,
             duration=self.duration,
-            **self.world.flight_options,
+            environment=self.environment,
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
         )
@@ -159,7 +159,7 @@ def build_sweep_jobs(
     radii: Sequence[float],
     hops: Sequence[int | None],
     plugin: str = "",
-    worlds: Sequence[tuple[Mapping[str, Any], World]] = (({}, DEFAULT_WORLD),),
+    environments: Sequence[tuple[Mapping[str, Any], Environment]] = (({}, DEFAULT_ENVIRONMENT),),
     **options: Any,
 ) -> list[SweepJob]:
     """Return the jobs of all combinations, the largest flocks first, so that workers finish at similar times.
@@ -168,9 +168,9 @@ def build_sweep_jobs(
     fields of `SweepJob`, such as `epochs`.
 
     `plugin` is the checksum of the imported plugin, if any; jobs that depend on it have it in their names.
-    `worlds` are the environments, each with the options that identify it in the table.
+    Each of `environments` comes with the options that identify it in the table.
     """
-    grid = product(sorted(agents, reverse=True), controllers, radii, hops, worlds)
+    grid = product(sorted(agents, reverse=True), controllers, radii, hops, environments)
 
     # Read each weights file once; networks that the jobs train have no file.
     @cache
@@ -185,12 +185,12 @@ def build_sweep_jobs(
             comm_radius,
             K,
             checksum=get_checksum(name, seed),
-            plugin="" if is_bundled(name) and world.is_bundled else plugin,
-            world=world,
+            plugin="" if is_bundled(name) and environment.is_bundled else plugin,
+            environment=environment,
             axes=tuple(axes.items()),
             **options,
         )
-        for n, name, comm_radius, K, (axes, world) in grid
+        for n, name, comm_radius, K, (axes, environment) in grid
         # Seeds belong to trained weights or to trainings; all other controllers have one job.
         for seed in (seeds if has_open_seed(name) or options.get("epochs") else seeds[:1])
     ]

@@ -33,7 +33,7 @@ from equiflock.learning.rollouts import Rollout, RolloutHistory, compute_crc32, 
 from equiflock.learning.validation import Validation, Validator
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import Controller, LocalController
-from equiflock.simulation.environment_ranges import FlightWorld
+from equiflock.simulation.environment import Environment
 from equiflock.simulation.flight_builder import check_controller, flight
 
 # Checks before a training: network, expert and recipe must match.
@@ -129,7 +129,7 @@ class Trainer:
         self.rollouts = RolloutHistory(recipe.capacity)
         self.average = WeightAverage(self.network, recipe.average) if recipe.average > 0.0 else None
         self.epoch = 0
-        self._worlds = recipe.worlds
+        self._environment_ranges = recipe.environment_ranges
         self.validator = Validator(recipe)
 
     def run_epoch(self) -> EpochReport:
@@ -203,9 +203,9 @@ class Trainer:
         )
 
     @property
-    def world(self) -> FlightWorld:
+    def environment(self) -> Environment:
         """Radio and body of the epoch's rollout; they depend only on the recipe and the epoch."""
-        return self._worlds.draw(self.recipe.seed, self.epoch)
+        return self._environment_ranges.draw(self.recipe.seed, self.epoch)
 
     @property
     def scenario_index(self) -> int:
@@ -235,8 +235,7 @@ class Trainer:
         sensing = DelayedAggregation(self.expert.senses, **rules)
         mixture = Mixture(self.expert, self.student, recipe.compute_expert_share(self.epoch), rng, sensing)
         # The student's messages pass the radio drawn for the epoch; the privileged expert has an ideal radio.
-        world = self.world
-        rules |= {"radio": world.radio, "body": world.body, "ending": scenario.ending()}
+        rules |= {"environment": self.environment, "ending": scenario.ending()}
         loop = flight(start, mixture, time_step=recipe.time_step, **rules)
         # Leaders and obstacle agents have no observations and no controller, so they provide no training data.
         followers = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)

@@ -23,7 +23,13 @@ from equiflock._runtime.checks import (
 from equiflock.learning.training_scenarios import TrainingScenario, parse_training_scenarios
 from equiflock.scenarios import RandomDisk
 from equiflock.scenarios.random_disk import RadiusRule, VelocityRule
-from equiflock.simulation.environment_ranges import SETTINGS, Range, Worlds, parse_range, parse_setting
+from equiflock.simulation.environment_ranges import (
+    RANGE_DISTRIBUTIONS,
+    EnvironmentRanges,
+    Range,
+    parse_range,
+    parse_range_option,
+)
 from equiflock.simulation.simulate import count_steps
 
 # Learning rate schedules.
@@ -223,8 +229,8 @@ class DAgger:
         # Check types first, because a recipe may come from a file.
         for name in _FIELD_TYPES:
             # Radio and body check their own settings.
-            if name in SETTINGS:
-                object.__setattr__(self, name, parse_setting(name, getattr(self, name)))
+            if name in RANGE_DISTRIBUTIONS:
+                object.__setattr__(self, name, parse_range_option(name, getattr(self, name)))
                 continue
             object.__setattr__(self, name, check_field(name, _FIELD_TYPES[name], getattr(self, name)))
         # Then check the bounds of every number.
@@ -248,7 +254,7 @@ class DAgger:
         # Building the scenarios checks the fields that they share with the recipe.
         for scenario in self.training_scenarios:
             scenario.check(max(self.flocks, self.validation_flocks))
-        self.worlds.check()
+        self.environment_ranges.check()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -256,9 +262,9 @@ class DAgger:
         return asdict(self)
 
     @property
-    def worlds(self) -> Worlds:
+    def environment_ranges(self) -> EnvironmentRanges:
         """Radios and bodies of the training's flights."""
-        return Worlds({name: getattr(self, name) for name in SETTINGS})
+        return EnvironmentRanges({name: getattr(self, name) for name in RANGE_DISTRIBUTIONS})
 
     @property
     def min_agents(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -10,6 +10,7 @@ from jaxtyping import Float64
 
 from equiflock.learning.recipe import DAgger
 from equiflock.learning.training_scenarios import Start, split_by_shares
+from equiflock.observations.radio import IDEAL_RADIO
 from equiflock.protocols import Controller
 from equiflock.scenarios.registry import build_flight_options
 from equiflock.simulation import metrics
@@ -50,7 +51,7 @@ class Validator:
             if count > 0
         ]
         self.starts = [Start(scenario, scenario.draw()) for scenario in scenarios]
-        self.world = recipe.worlds.make_middle()
+        self.environment = recipe.environment_ranges.make_middle()
 
     def __call__(self, controller: Controller, ideal_radio: bool = False) -> Validation:
         """Fly all validation flocks under a controller; return its IVV and IMAN per flock.
@@ -69,8 +70,7 @@ class Validator:
             time_step=self.recipe.time_step,
             duration=self.recipe.duration,
             **build_flight_options(start.scenario),
-            radio=None if ideal_radio else self.world.radio,
-            body=self.world.body,
+            environment=replace(self.environment, radio=IDEAL_RADIO) if ideal_radio else self.environment,
             # Only the integrals are needed, so keep no frames.
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),

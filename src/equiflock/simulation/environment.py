@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
-from equiflock._runtime.checks import InputError
+from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock.bodies import DoubleIntegrator, body_names, make_body
 from equiflock.flock import Flock, Role
-from equiflock.observations.radio import IDEAL_RADIO, Radio
+from equiflock.observations.radio import IDEAL_RADIO, Radio, check_radio
 from equiflock.protocols import AnyBody
-from equiflock.simulation.failures import FailureKind, Failures
+from equiflock.simulation.body_motion import check_body
+from equiflock.simulation.failures import NO_FAILURES, FailureKind, Failures, check_failures
 
 RADIO_OPTIONS: Mapping[str, str] = {
     "radio_seed" if each.name == "seed" else each.name: each.name for each in fields(Radio)
@@ -27,31 +28,61 @@ BODY_OPTION_NAMES: Mapping[str, str] = {"top_speed": "max_speed", "body_seed": "
 """Option name -> field of the body where the two differ, because scenarios have options of the same name."""
 DEFAULT_BODY_NAME = "double-integrator"
 DEFAULT_BODY = DoubleIntegrator()
-NO_FAILURES = Failures()
 MAX_SUFFIX_LENGTH = 80
 """Longest environment suffix of a file name, in characters; longer ones are hashed."""
+PART_CHECKS: Mapping[str, Callable[[object], object]] = {
+    "radio": check_radio,
+    "body": check_body,
+    "failures": check_failures,
+}
+"""Functions that raise InputError unless a part is valid."""
 
 
 @dataclass(frozen=True, repr=False)
-class World:
-    """Radio, body and failures of a flight. The defaults are the paper's: ideal radio and body, no failures."""
+class Environment:
+    """Radio, body and failures of a flight. The defaults are the paper's: ideal radio and body, no failures.
+
+    >>> import equiflock as ef
+    >>> environment = ef.Environment(radio=ef.Radio(packet_loss=0.2), body=ef.DoubleIntegrator(max_acceleration=5.0))
+    >>> environment
+    Environment(radio=Radio(packet_loss=0.2), body=DoubleIntegrator(max_acceleration=5))
+    >>> run = ef.simulate(ef.random_disk(flocks=2, agents=20), ef.load("etdagnn"), environment=environment)
+    >>> run.config["radio"]["packet_loss"]
+    0.2
+
+    The time step is not part of it. None stands for the default of a part.
+    """
 
     radio: Radio = IDEAL_RADIO
     body: AnyBody = DEFAULT_BODY
     failures: Failures = NO_FAILURES
 
-    @property
-    def flight_options(self) -> dict[str, Any]:
-        """Keyword arguments of `flight` and `simulate`; None for a part without effect."""
-        return {
-            "radio": None if self.radio.is_ideal else self.radio,
-            "body": self.body,
-            "failures": None if self.failures.is_empty else self.failures,
-        }
+    def __post_init__(self) -> None:
+        for name, check in PART_CHECKS.items():
+            part = getattr(self, name)
+            object.__setattr__(self, name, getattr(type(self), name) if part is None else check(part))
+
+    @classmethod
+    def from_options(cls, **options: Any) -> Environment:
+        """Build an environment from options, others at their defaults. Raise InputError if one is unknown or invalid.
+
+        Options are the keys of `RADIO_OPTIONS` and `FAILURE_OPTIONS`, `body` (a name for `make_body`), and the body's
+        fields, renamed by `BODY_OPTION_NAMES`.
+        """
+        radio, failures = (
+            _build_part(part, {name: options.pop(name) for name in names if name in options}, names)
+            for part, names in ((Radio, RADIO_OPTIONS), (Failures, FAILURE_OPTIONS))
+        )
+        body = options.pop("body", DEFAULT_BODY_NAME)
+        names = {name: BODY_OPTION_NAMES.get(name, name) for name in options}
+        return cls(radio, _build_part(lambda **numbers: make_body(body, **numbers), options, names), failures)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Options that differ from the defaults, JSON-serializable, as `make_world` accepts them."""
+        """Options that differ from the defaults, JSON-serializable, as `from_options` accepts them.
+
+        Raises InputError if the body is not registered.
+        """
         options = {
             name: _to_int_if_whole(getattr(part, field))
             for part, default, names in (
@@ -90,25 +121,34 @@ class World:
 
     def __repr__(self) -> str:
         # Names of job results derive from this text: equal environments must have equal texts.
-        return f"World({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
+        return _format_dataclass(self)
 
 
-DEFAULT_WORLD = World()
+DEFAULT_ENVIRONMENT = Environment()
 
 
-def make_world(**options: Any) -> World:
-    """Build an environment from options, others at their defaults. Raise InputError if one is unknown or invalid.
+def map_body_options(body: Any) -> dict[str, str]:
+    """Return option name -> field of a body, a dataclass or an instance of one."""
+    names = {field: option for option, field in BODY_OPTION_NAMES.items()}
+    return {names.get(each.name, each.name): each.name for each in fields(body) if each.init}
 
-    Options are the keys of `RADIO_OPTIONS` and `FAILURE_OPTIONS`, `body` (a name for `make_body`), and the body's
-    fields, renamed by `BODY_OPTION_NAMES`.
+
+def apply_shorthands(environment: Environment | None, **shorthands: object) -> Environment:
+    """Return the environment, by default the paper's, with the parts that the shorthands radio, body, failures set.
+
+    A shorthand of None sets nothing. Raise InputError if a part is given both ways, or invalid.
     """
-    radio = _build_part(Radio, {name: options.pop(name) for name in RADIO_OPTIONS if name in options}, RADIO_OPTIONS)
-    failures = _build_part(
-        Failures, {name: options.pop(name) for name in FAILURE_OPTIONS if name in options}, FAILURE_OPTIONS
-    )
-    body = options.pop("body", DEFAULT_BODY_NAME)
-    names = {name: BODY_OPTION_NAMES.get(name, name) for name in options}
-    return World(radio, _build_part(lambda **numbers: make_body(body, **numbers), options, names), failures)
+    environment = DEFAULT_ENVIRONMENT if environment is None else environment
+    if not isinstance(environment, Environment):
+        raise InputError(
+            "environment must be an Environment, such as equiflock.Environment(radio=equiflock.Radio(delay=1)); "
+            f"got {shorten_repr(environment)}"
+        )
+    given: dict[str, Any] = {name: part for name, part in shorthands.items() if part is not None}
+    for name in given:
+        if getattr(environment, name) != getattr(DEFAULT_ENVIRONMENT, name):
+            raise InputError(f"{name} is given twice, in environment= and as {name}=: leave out one of them")
+    return replace(environment, **given)
 
 
 def _build_part(make: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> Any:
@@ -125,6 +165,15 @@ def _build_part(make: Any, options: Mapping[str, Any], names: Mapping[str, str])
                 text = name + text.removeprefix(field)
                 break
         raise InputError(text) from None
+
+
+def _format_dataclass(part: Any) -> str:
+    """Return the text of a dataclass with the fields that differ from their defaults; of other objects their repr."""
+    if not is_dataclass(part):
+        return repr(_to_int_if_whole(part))
+    texts = [(each, _format_dataclass(getattr(part, each.name))) for each in fields(part)]
+    changed = [f"{each.name}={text}" for each, text in texts if text != _format_dataclass(each.default)]
+    return f"{type(part).__name__}({', '.join(changed)})"
 
 
 def _format_body(body: AnyBody) -> str:
@@ -168,13 +217,13 @@ FAILURE_TEXTS: Mapping[FailureKind, tuple[str, str]] = {
 """Verb of each failure kind, singular and plural."""
 
 
-def describe_environment(world: World) -> str:
+def describe_environment(environment: Environment) -> str:
     """Return a text such as "20% packet loss, 1 step of delay; 5 agents stop at 1 s", or "" for the default."""
-    body: str = world.settings.get("body", DEFAULT_BODY_NAME)
+    body: str = environment.settings.get("body", DEFAULT_BODY_NAME)
     parts = (
-        _describe_radio(world.radio),
-        _describe_body(body.partition(":")[0], world.body),
-        _describe_failures(world.failures),
+        _describe_radio(environment.radio),
+        _describe_body(body.partition(":")[0], environment.body),
+        _describe_failures(environment.failures),
     )
     return "; ".join(", ".join(phrases) for phrases in parts if phrases)
 

@@ -1,13 +1,13 @@
-"""Ranges of numbers, such as 0-0.5, from which a training draws a number per flight or flock."""
+"""Ranges of numbers, such as 0-0.5, and the environments that a training draws from them (domain randomization)."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, replace
 from itertools import product
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock.bodies import DoubleIntegrator
 from equiflock.observations.radio import Radio
+from equiflock.simulation.environment import RADIO_OPTIONS, Environment, map_body_options
 
 Distribution = Literal["uniform_integer", "uniform", "log_uniform"]
 """Distribution of the numbers of a range; log_uniform draws from 3 to 10 as often as from 30 to 100."""
@@ -94,143 +95,94 @@ def _format_number(number: float) -> str:
     return repr(number).removesuffix(".0")
 
 
-# The environments of a training: radio and body of each flight, with domain randomization.
-#
-# A recipe has a setting, a number or a range, for every field of `Radio` and `DoubleIntegrator`. Each flight draws a
-# number from every range, from a stream named by the training's seed, the epoch and the setting, so that a repeated
-# flight has the same environment.
-
-Part: TypeAlias = type[Radio | DoubleIntegrator]
 STREAM_NAMES = {"packet_loss": "loss", "send_interval": "every"}
-"""Random streams that keep the setting's name in version 0.2, so that a seed still draws the same environments."""
-PartT = TypeVar("PartT", bound=Radio | DoubleIntegrator)
+"""Random streams that keep the option's name in version 0.2, so that a seed still draws the same environments."""
 
 
-@dataclass(frozen=True)
-class FlightWorld:
-    """Radio and body of a flight; None if they are ideal, because flights without them use faster kernels."""
-
-    radio: Radio | None = None
-    body: DoubleIntegrator | None = None
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One field of a radio or a body, as a setting of a recipe."""
-
-    part: Part
-    name: str
-    """Name of the field in the part."""
-    distribution: Distribution
-    """Distribution of a range of it."""
-    default: Any
-    """Its value for an ideal part."""
+def _choose_distribution(field: Field[Any]) -> Distribution:
+    """Return the distribution of a range of a radio's or a body's field."""
+    if str(field.type).startswith("int"):
+        return "uniform_integer"
+    # Limits, which are None by default, may range from 1 to 1000; uniform would hardly ever draw a small one.
+    return "log_uniform" if field.default is None else "uniform"
 
 
-def _build_settings(part: Part, renamed: Mapping[str, str]) -> dict[str, Setting]:
-    """Return the settings of a radio or body by their names in a recipe, without the seed.
-
-    `renamed` maps names of fields to names in a recipe where the two differ.
-    """
-    settings = {}
-    for field in fields(part):
-        # Counts are integers. Limits, which are None by default, may range from 1 to 1000; a uniform distribution would
-        # hardly ever draw a small one.
-        is_count = str(field.type).startswith("int")
-        distribution: Distribution = (
-            "uniform_integer" if is_count else "log_uniform" if field.default is None else "uniform"
-        )
-        if field.name != "seed":  # set by the trainer
-            settings[renamed.get(field.name, field.name)] = Setting(part, field.name, distribution, field.default)
-    return settings
+RANGE_DISTRIBUTIONS: Mapping[str, Distribution] = {
+    option: _choose_distribution(part.__dataclass_fields__[field])
+    for part, names in ((Radio, RADIO_OPTIONS), (DoubleIntegrator, map_body_options(DoubleIntegrator)))
+    for option, field in names.items()
+    if field != "seed"
+}
+"""Options of radio and body that a training may draw, as in `Environment.from_options`, with their distributions."""
 
 
-SETTINGS = _build_settings(Radio, {}) | _build_settings(DoubleIntegrator, {"max_speed": "top_speed"})
-"""All settings of radio and body. In a recipe, max_speed is that of the initial velocities, as in `RandomDisk`, so that
-of the body is top_speed."""
+def parse_range_option(name: str, value: Any) -> Any:
+    """Return the value of an option of `RANGE_DISTRIBUTIONS` as a recipe stores it: a number, None or a range's text.
 
-
-def parse_setting(name: str, value: Any) -> Any:
-    """Return the value of a setting as a recipe stores it: a number, None or the text of a range.
-
-    Texts of one number, and of ranges with equal ends, become numbers.
-
-    Raises:
-        InputError: if radio or body reject the value, or an end of the range.
+    Texts of one number, and of ranges with equal ends, become numbers. Raise InputError if radio or body reject the
+    value, or an end of the range.
     """
     if isinstance(value, np.generic):  # recipes are stored as JSON, which has plain numbers only
         value = value.item()
-    setting = SETTINGS[name]
-    result = parse_range(name, value, setting.distribution) if isinstance(value, str) else value
-    # The part checks its values; a range is valid if both of its ends are.
+    result = _parse_value(name, value)
+    # A range is valid if both of its ends are.
     for end in (result.low, result.high) if isinstance(result, Range) else (result,):
-        arguments: dict[str, Any] = {setting.name: end}
         try:
-            setting.part(**arguments)
+            Environment.from_options(**{name: end})
         except InputError as error:
             suffix = f" in the range {result}" if isinstance(result, Range) else ""
-            raise InputError(str(error).replace(setting.name, name, 1) + suffix) from None
+            raise InputError(f"{error}{suffix}") from None
     return str(result) if isinstance(result, Range) else result
 
 
-class Worlds:
-    """Environments that the settings of a recipe describe.
+def _parse_value(name: str, value: Any) -> Any:
+    """Return the range or number of a text, and any other value unchanged."""
+    return parse_range(name, value, RANGE_DISTRIBUTIONS[name]) if isinstance(value, str) else value
+
+
+class EnvironmentRanges:
+    """Environments of a training: every flight draws a number from each range of its radio and body; no agent fails.
 
     Args:
-        values: a value from `parse_setting` for each of `SETTINGS`.
+        values: a value from `parse_range_option` for each of `RANGE_DISTRIBUTIONS`.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values: dict[str, Any] = {
-            name: parse_range(name, values[name], setting.distribution)
-            if isinstance(values[name], str)
-            else values[name]
-            for name, setting in SETTINGS.items()
-        }
+        parsed = {name: _parse_value(name, values[name]) for name in RANGE_DISTRIBUTIONS}
+        self._ranges = {name: value for name, value in parsed.items() if isinstance(value, Range)}
+        self._numbers = {name: value for name, value in parsed.items() if name not in self._ranges}
 
     def check(self) -> None:
         """Raise InputError if a combination of range ends is invalid, e.g. short bursts with a high packet loss."""
-        # If all corners of the ranges are valid, so is everything between them.
-        parts: tuple[Part, ...] = Radio, DoubleIntegrator
-        for part in parts:
-            ranges = {name: value for name, value in self._select_values(part).items() if isinstance(value, Range)}
+        # If all corners of the ranges of a part are valid, so is everything between them.
+        of_radio = {name: ends for name, ends in self._ranges.items() if name in RADIO_OPTIONS}
+        of_body = {name: ends for name, ends in self._ranges.items() if name not in RADIO_OPTIONS}
+        for ranges in (of_radio, of_body):
             for corner in product(*map(_get_ends, ranges.values())):
-                self._make_part(part, dict(zip(ranges, corner, strict=True)).__getitem__, seed=0)
+                Environment.from_options(**self._numbers, **dict(zip(ranges, corner, strict=True)))
 
-    def draw(self, seed: int, epoch: int) -> FlightWorld:
-        """Draw radio and body of an epoch's flight, including their seeds; both depend only on seed and epoch."""
+    def draw(self, seed: int, epoch: int) -> Environment:
+        """Draw the environment of an epoch's flight, including its seeds; it depends only on seed and epoch."""
         stream = seed, "world", epoch
-
-        # One stream per setting, so that a range does not change the numbers of the others.
-        def draw_number(name: str) -> float:
-            number: float = self._values[name].draw(make_rng(*stream, STREAM_NAMES.get(name, name)))
-            return number
-
-        return self._make_world(draw_number, make_rng(*stream))
-
-    def make_middle(self) -> FlightWorld:
-        """Return radio and body for validation: the middle of every range, with the same seeds for all trainings."""
-        return self._make_world(lambda name: self._values[name].middle, make_rng(0, "world", "validation"))
-
-    def _make_world(self, choose: Callable[[str], float], rng: np.random.Generator) -> FlightWorld:
-        """Return radio and body (None if ideal) with `choose(name)` as the value of each range and seeds from `rng`."""
-        seeds = rng.integers(2**63, size=2)
-        radio = self._make_part(Radio, choose, int(seeds[0]))
-        body = self._make_part(DoubleIntegrator, choose, int(seeds[1]))
-        is_ideal_body = body == DoubleIntegrator(seed=body.seed)
-        return FlightWorld(None if radio.is_ideal else radio, None if is_ideal_body else body)
-
-    def _make_part(self, part: type[PartT], choose: Callable[[str], float], seed: int) -> PartT:
-        """Return a radio or a body with `choose(name)` as the value of each range."""
-        values: dict[str, Any] = {
-            SETTINGS[name].name: choose(name) if isinstance(value, Range) else value
-            for name, value in self._select_values(part).items()
+        # One stream per option, so that a range does not change the numbers of the others.
+        drawn = {
+            name: values.draw(make_rng(*stream, STREAM_NAMES.get(name, name))) for name, values in self._ranges.items()
         }
-        return part(**values, seed=seed)
+        return self._build(drawn, make_rng(*stream))
 
-    def _select_values(self, part: type[object]) -> dict[str, Any]:
-        """Return the values of the settings of a part by their names in a recipe."""
-        return {name: value for name, value in self._values.items() if SETTINGS[name].part is part}
+    def make_middle(self) -> Environment:
+        """Return the environment of validations: the middle of every range, with the same seeds for all trainings."""
+        middle = {name: values.middle for name, values in self._ranges.items()}
+        return self._build(middle, make_rng(0, "world", "validation"))
+
+    def _build(self, drawn: Mapping[str, float], rng: np.random.Generator) -> Environment:
+        """Return the environment with these numbers; radio and body get seeds from `rng` unless they are ideal."""
+        environment = Environment.from_options(**self._numbers, **drawn)
+        parts: tuple[Any, ...] = environment.radio, environment.body
+        seeds = map(int, rng.integers(2**63, size=2))
+        return Environment(
+            *(part if part.is_ideal else replace(part, seed=seed) for part, seed in zip(parts, seeds, strict=True))
+        )
 
 
 def _get_ends(values: Range) -> tuple[float, float]:

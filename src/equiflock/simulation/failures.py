@@ -96,6 +96,18 @@ class Failures:
         return FailureSchedule(self.condition, self.draw_failure_steps(flock, time_step))
 
 
+NO_FAILURES = Failures()
+
+
+def check_failures(failures: object) -> Failures:
+    """Return `failures`; raise InputError unless it is a Failures."""
+    if not isinstance(failures, Failures):
+        raise InputError(
+            f"failures must be a Failures, such as equiflock.Failures(agents=5, time=1.0); got {shorten_repr(failures)}"
+        )
+    return failures
+
+
 class FailureSchedule:
     """The failure step of each agent of a flight.
 

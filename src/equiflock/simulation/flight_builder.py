@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from equiflock._runtime.checks import InputError, check_positive, shorten_repr
-from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock
@@ -14,7 +13,8 @@ from equiflock.observations.aggregation import DelayedAggregation, Obstacles
 from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio
 from equiflock.protocols import AnyBody, Controller, Ending, FusedStep, Sensing
-from equiflock.simulation.body_motion import BodyState, check_body
+from equiflock.simulation.body_motion import BodyState
+from equiflock.simulation.environment import Environment, apply_shorthands
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import DecisionFunction, Flight
 from equiflock.simulation.fused_step import make_fused_step
@@ -37,6 +37,7 @@ def flight(
     time_step: float = 0.01,
     comm_radius: float | None = None,
     senses: Senses | None = None,
+    environment: Environment | None = None,
     body: AnyBody | None = None,
     ending: Ending | None = None,
     orbit: Orbit | None = None,
@@ -54,12 +55,13 @@ def flight(
         comm_radius: R; default: that of `start`.
         senses: observations of the agents; default: those that the controller declares, from which only the topology
             may differ. Required without a controller.
-        body: executes commanded accelerations; default: the double integrator.
+        environment: radio, body and failures; default: the paper's, see `Environment`.
+        body: shorthand for that part of the environment, as are `radio` and `failures`.
         ending: decides at every moment which flocks have ended; None: the flight is endless.
         orbit: orbit technique by which followers avoid obstacles; None: obstacle agents only stand still.
         obstacles: obstacle agents within R from which a follower receives messages: the "nearest" or "all".
-        radio: transmission of messages; default: all arrive at once and exact.
-        failures: failures of agents; default: none.
+        radio: see `body`.
+        failures: see `body`.
         body_state: body state of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
     """
     # The controller declares the senses, unless the caller overrides them.
@@ -77,15 +79,9 @@ def flight(
     # The arrays do not depend on R, so another R needs no new check of them.
     if comm_radius is not None:
         start = Flock.view(*start.arrays, comm_radius=check_positive("comm_radius", comm_radius))
-    if failures is not None and not isinstance(failures, Failures):
-        raise InputError(
-            f"failures must be a Failures, such as equiflock.Failures(agents=5, time=1.0); got {shorten_repr(failures)}"
-        )
-    if failures is not None and failures.is_empty:
-        failures = None
-    # The defaults are the paper's parts.
-    sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles, radio=radio)
-    body = DoubleIntegrator() if body is None else check_body(body)
+    environment = apply_shorthands(environment, radio=radio, body=body, failures=failures)
+    body, failures = environment.body, None if environment.failures.is_empty else environment.failures
+    sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles, radio=environment.radio)
     decide, compiled = (None, None) if controller is None else make_decision_function(controller)
     # Cell order saves time only without an ending, which would need the caller's order at every step.
     is_worthwhile = compiled is not None and ending is None and failures is None and MemoryOrder.is_worthwhile(start)

@@ -13,7 +13,7 @@ from equiflock.flock import Flock
 from equiflock.protocols import Controller
 from equiflock.scenarios.registry import Scenario, build_flight_options, collect_options
 from equiflock.simulation import metrics
-from equiflock.simulation.environment import DEFAULT_WORLD, World
+from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
 from equiflock.simulation.simulate import Measure, describe_part, simulate
 from equiflock.simulation.trajectory import Trajectory
 
@@ -34,15 +34,22 @@ def fly(
     controller: Controller,
     time_step: float,
     duration: float,
-    world: World = DEFAULT_WORLD,
+    environment: Environment = DEFAULT_ENVIRONMENT,
     **simulate_options: Any,
 ) -> Trajectory:
     """Simulate flocks in a scenario and environment; `simulate_options` are passed to `simulate`.
 
     If the controller has an `orbit`, it replaces the scenario's default one.
     """
-    flight_options = build_flight_options(scenario, controller) | world.flight_options
-    return simulate(start, controller, time_step=time_step, duration=duration, **flight_options, **simulate_options)
+    return simulate(
+        start,
+        controller,
+        time_step=time_step,
+        duration=duration,
+        environment=environment,
+        **build_flight_options(scenario, controller),
+        **simulate_options,
+    )
 
 
 def resolve_measures(scenario: Scenario) -> dict[str, Measure]:
@@ -93,7 +100,7 @@ class FlightJob(ABC):
 
     time_step: float
     duration: float
-    world: World = DEFAULT_WORLD
+    environment: Environment = DEFAULT_ENVIRONMENT
 
     @property
     @abstractmethod
@@ -110,6 +117,5 @@ class FlightJob(ABC):
 
     def fly(self, start: Flock, **simulate_options: Any) -> Trajectory:
         """Load the controller and simulate these flocks under it; `simulate_options` are passed to `simulate`."""
-        return fly(
-            self.scenario, start, self.make_controller(), self.time_step, self.duration, self.world, **simulate_options
-        )
+        flight = self.scenario, start, self.make_controller(), self.time_step, self.duration, self.environment
+        return fly(*flight, **simulate_options)

@@ -20,6 +20,7 @@ from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
 from equiflock.protocols import AnyBody, Controller, Ending, Moment
 from equiflock.simulation.body_motion import BodyState
+from equiflock.simulation.environment import Environment, apply_shorthands
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight_builder import flight
 from equiflock.simulation.trajectory import Trajectory
@@ -39,6 +40,7 @@ def simulate(
     time_step: float = 0.01,
     duration: float = 2.0,
     comm_radius: float | None = None,
+    environment: Environment | None = None,
     body: AnyBody | None = None,
     ending: Ending | None = None,
     orbit: Orbit | None = None,
@@ -63,12 +65,13 @@ def simulate(
         time_step: dt, in seconds.
         duration: in seconds; the flight has T = duration / time_step steps, rounded.
         comm_radius: R; default: that of `start`.
-        body: executes commanded accelerations; default: the double integrator.
+        environment: radio, body and failures, such as `Environment(radio=Radio(delay=1))`; default: the paper's.
+        body: shorthand for that part of the environment, as are `radio` and `failures`.
         ending: decides at every moment which flocks have ended; None: all flocks fly for the whole duration.
         orbit: orbit technique by which followers avoid obstacles; None: obstacle agents only stand still.
         obstacles: obstacle agents within R from which a follower receives messages: the "nearest" or "all".
-        radio: transmission of messages, such as `Radio(packet_loss=0.2)`; default: all arrive at once and exact.
-        failures: failures of agents, such as `Failures(agents=5, time=1.0)`; default: none.
+        radio: see `body`.
+        failures: see `body`.
         body_state: body state of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
         keep_every: interval of the frames to keep, in steps; None: none in between. The first and last are always kept.
         record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`; their values are
@@ -78,13 +81,14 @@ def simulate(
         config: further settings to store with the trajectory, JSON-serializable.
     """
     steps = count_steps(duration, time_step)
+    environment = apply_shorthands(environment, radio=radio, body=body, failures=failures)
+    failures = environment.failures
     # An endless flight accepts any time of failure; in this one no agent would fail.
-    if isinstance(failures, Failures) and failures.agents > 0 and failures.compute_failure_step(time_step) > steps:
+    if failures.agents > 0 and failures.compute_failure_step(time_step) > steps:
         raise InputError(f"failures.time must be at most the duration, {steps * time_step:g} s; got {failures.time:g}")
     # The loop checks its arguments, so use its time step and radius from here on.
-    parts: dict[str, Any] = {"orbit": orbit, "obstacles": obstacles, "radio": radio, "failures": failures}
-    parts |= {"body": body, "body_state": body_state}
-    loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, ending=ending, **parts)
+    parts: dict[str, Any] = {"ending": ending, "orbit": orbit, "obstacles": obstacles, "body_state": body_state}
+    loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, environment=environment, **parts)
     time_step, comm_radius, duration = loop.time_step, loop.comm_radius, float(duration)
     # All settings on which the results depend, except the start itself.
     settings = {
@@ -93,12 +97,12 @@ def simulate(
         "time_step": time_step,
         "duration": duration,
         "comm_radius": comm_radius,
-        "body": describe_part(loop.body),
+        "body": describe_part(environment.body),
         "ending": describe_part(ending),
         "orbit": describe_part(orbit),
         "obstacles": obstacles,
-        "radio": describe_part(radio),
-        "failures": describe_part(failures),
+        "radio": None if environment.radio.is_ideal else describe_part(environment.radio),
+        "failures": None if failures.is_empty else describe_part(failures),
         "keep_every": None if keep_every is None else check_count("keep_every", keep_every),
         "equiflock": __version__,
         **(config or {}),

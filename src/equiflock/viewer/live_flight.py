@@ -17,7 +17,7 @@ from equiflock.outcomes import Outcome
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario
 from equiflock.simulation.body_motion import BodyState
-from equiflock.simulation.environment import World
+from equiflock.simulation.environment import Environment
 from equiflock.simulation.flight_builder import change_controller, flight
 from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 from equiflock.viewer.frames import Links, build_links
@@ -107,13 +107,13 @@ class LiveFlight:
         time_step: float,
         scenario: Scenario,
         orbit: Orbit | None,
-        world: World,
+        environment: Environment,
     ) -> None:
         # Without the scenario's ending: a live flight has no end.
-        flight_options = {"orbit": orbit, "obstacles": scenario.obstacles, **world.flight_options}
+        flight_options: dict[str, Any] = {"orbit": orbit, "obstacles": scenario.obstacles, "environment": environment}
         self.flight = flight(start, controller, time_step=time_step, **flight_options)
         self.sensing = cast(DelayedAggregation, self.flight.sensing)
-        self.world, self.options = world, options
+        self.environment, self.options = environment, options
         self.advance()
         self._start_recording()
 
@@ -146,24 +146,23 @@ class LiveFlight:
         else:
             self._start_recording()
 
-    def change_world(self, world: World) -> None:
-        """Continue with another radio and body from the next step on; do nothing if the world is the present one.
+    def change_environment(self, environment: Environment) -> None:
+        """Continue with another radio and body from the next step on; do nothing if they are the present ones.
 
-        A new recording starts if the body has other state arrays; else `world_history` gets an entry.
+        A new recording starts if the body has other state arrays; else `environment_history` gets an entry.
         """
-        if world == self.world:
+        if environment == self.environment:
             return
-        self.world = world
-        radio = world.flight_options["radio"]
-        if radio != (None if self.sensing.radio.is_ideal else self.sensing.radio):
-            self.sensing.radio, self._has_received = radio, False
-        if world.body != self.flight.body:
-            self.flight.body = world.body
+        self.environment = environment
+        if environment.radio != self.sensing.radio:
+            self.sensing.radio, self._has_received = environment.radio, False
+        if environment.body != self.flight.body:
+            self.flight.body = environment.body
         # All frames of a recording have the same body state arrays.
         if set(self.flight.body_state) != set(self.recording.body_state_names):
             self._start_recording()
         else:
-            self.world_history.append((self.step, world.settings))
+            self.environment_history.append((self.step, environment.settings))
 
     def change_controller(self, controller: Controller, options: dict[str, Any]) -> None:
         """Continue with another controller from the next step on, and add its options to `law_history`.
@@ -195,8 +194,8 @@ class LiveFlight:
 
     def _start_recording(self) -> None:
         """Start a new recording with the current state as its first frame, and restart both histories."""
-        self.world_history = [(self.step, self.world.settings)]
-        """Worlds of the recording: (first step, settings that differ from the paper's)."""
+        self.environment_history = [(self.step, self.environment.settings)]
+        """Environments of the recording: (first step, settings that differ from the paper's)."""
         self.law_history = [(self.step, self.options)]
         """Controller options of the recording: (first step, options that differ from the defaults)."""
         self.recording = Recording(self.step, self.flock, self.flight.body_state)

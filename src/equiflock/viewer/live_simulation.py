@@ -26,7 +26,7 @@ from equiflock.simulation.simulate import describe_part
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.frames import NO_LINKS, FlockPicture
 from equiflock.viewer.live_flight import LiveFlight, Mask
-from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, Setting, WorldSetting
+from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, EnvironmentSetting, Setting
 
 MAX_ADVANCE_SECONDS = 0.05
 """Time budget of `advance`, which may make fewer steps than requested, to keep the page responsive."""
@@ -56,10 +56,16 @@ class LiveSimulation:
         """Whether followers use the orbit technique; by default if the scenario does or has no obstacles."""
         if self.orbit_enabled is None:
             self.orbit_enabled = scenario.orbit is not None or self.scenario_obstacle_count == 0
-        world = setting.world.make()
+        environment = setting.environment.make()
         self.flights = [
             LiveFlight(
-                start, controller, options, setting.time_step, scenario, orbit if self.orbit_enabled else None, world
+                start,
+                controller,
+                options,
+                setting.time_step,
+                scenario,
+                orbit if self.orbit_enabled else None,
+                environment,
             )
             for (controller, options), orbit in zip(controllers, self._orbits, strict=True)
         ]
@@ -147,17 +153,17 @@ class LiveSimulation:
             roles[0, agent] = Role.LEADER if roles[0, agent] == Role.FOLLOWER else Role.FOLLOWER
             live.replace_flock(replace(live.flock, roles=roles))
 
-    def change_world(self, world: WorldSetting) -> None:
+    def change_environment(self, environment: EnvironmentSetting) -> None:
         """Continue with another radio and body from the next step on, in all flights, and update the setting.
 
         Raise InputError if the radio is not ideal and a controller requires an ideal one.
         """
-        new_world = world.make()
-        if not new_world.radio.is_ideal:
+        new_environment = environment.make()
+        if not new_environment.radio.is_ideal:
             self._check_imperfect_radio_supported()
         for live in self.flights:
-            live.change_world(new_world)
-        self.setting = self.setting.model_copy(update={"world": world})
+            live.change_environment(new_environment)
+        self.setting = self.setting.model_copy(update={"environment": environment})
 
     def change_law(self, panel: int, options: dict[str, Any]) -> None:
         """Continue one flight with other options of its controller from the next step on, and update the setting.
@@ -241,13 +247,13 @@ class LiveSimulation:
 
         It starts when roles, agents or obstacles of the flock, or the state arrays of its body, last changed.
         """
-        world = self.setting.world.make()
+        environment = self.setting.environment.make()
         config = {
             "scenario": self.setting.scenario,
             "setting": self.setting.model_dump(mode="json"),
             "disks": self.disks.tolist(),
-            "radio": describe_part(world.flight_options["radio"]),
-            "body": describe_part(world.body),
+            "radio": None if environment.radio.is_ideal else describe_part(environment.radio),
+            "body": describe_part(environment.body),
         }
         trajectories = []
         for live, (name, options) in zip(self.flights, self.setting.controller_specs, strict=True):
@@ -255,7 +261,7 @@ class LiveSimulation:
                 **config,
                 "controller": format_options(name, options),
                 "law_history": live.law_history,
-                "world_history": live.world_history,
+                "environment_history": live.environment_history,
                 "orbit": describe_part(live.sensing.orbit),
             }
             trajectories.append(live.recording.to_trajectory(self.setting.time_step, flight_config))

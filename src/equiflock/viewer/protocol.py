@@ -28,11 +28,11 @@ from equiflock.viewer.setting import (
     MAX_AGENTS,
     MAX_COORDINATE,
     DiskObstacle,
+    EnvironmentSetting,
     LawOptions,
     Point,
     Setting,
     StrictModel,
-    WorldSetting,
     check_law_options,
     format_validation_error,
 )
@@ -152,11 +152,11 @@ class SetOrbit(Action):
     active: bool
 
 
-class ChangeWorld(Action):
+class ChangeEnvironment(Action):
     """Continue with another radio and body."""
 
-    command: Literal["change_world"]
-    world: WorldSetting
+    command: Literal["change_environment"]
+    environment: EnvironmentSetting
 
 
 class ChangeLaw(Action):
@@ -214,7 +214,7 @@ Request = (
     | MoveDisk
     | RemoveDisk
     | SetOrbit
-    | ChangeWorld
+    | ChangeEnvironment
     | ChangeLaw
     | FailAgents
     | RepairAgents

@@ -1,8 +1,8 @@
-"""The setting of a live flight: scenario, controllers, their options, shared numbers, and world."""
+"""The setting of a live flight: scenario, controllers, their options, shared numbers, and environment."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -15,7 +15,7 @@ from equiflock.flock import Flock
 from equiflock.scenarios import RandomDisk, Scenario, Stop, make_scenario
 from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, ring
 from equiflock.scenarios.random_disk import NoStartError
-from equiflock.simulation.environment import DEFAULT_BODY, DEFAULT_BODY_NAME, World, make_world
+from equiflock.simulation.environment import DEFAULT_BODY_NAME, Environment
 
 # Base class of pydantic models for untrusted input, and formatting of its validation errors.
 
@@ -50,8 +50,8 @@ BODY_PARAMETERS = ("max_acceleration", "max_turn_rate", "lag")
 Limit = Annotated[float, Field(ge=0.01, le=1e6)]
 
 
-class WorldSetting(StrictModel):
-    """Radio and body parameters, named as in `make_world`; the defaults are the paper's."""
+class EnvironmentSetting(StrictModel):
+    """Radio and body parameters, named as in `Environment.from_options`; the defaults are the paper's."""
 
     packet_loss: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     delay: Annotated[int, Field(ge=0, le=MAX_DELAY)] = 0
@@ -63,19 +63,17 @@ class WorldSetting(StrictModel):
     lag: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
 
     @model_validator(mode="after")
-    def _check_buildable(self) -> WorldSetting:
+    def _check_buildable(self) -> EnvironmentSetting:
         """Raise InputError for an unknown body, options after its name, and values of parameters that it lacks."""
         body_class(self.body)  # only a name: options after it would not be bounded
         self.make()
         return self
 
-    def make(self) -> World:
+    def make(self) -> Environment:
         """Build radio and body; parameters at their defaults are omitted, as the body may lack them."""
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
         values = {name: getattr(self, name) for name in defaults}
-        world = make_world(**{name: value for name, value in values.items() if value != defaults[name]})
-        # Reuse the default body object, for which the faster step applies.
-        return replace(world, body=DEFAULT_BODY) if world.body == DEFAULT_BODY else world
+        return Environment.from_options(**{name: value for name, value in values.items() if value != defaults[name]})
 
 
 def list_bodies() -> list[dict[str, Any]]:
@@ -146,7 +144,7 @@ class Setting(StrictModel):
     """Whether followers use the orbit technique; None if the scenario decides."""
     disks: Annotated[tuple[DiskObstacle, ...], Field(max_length=MAX_DISKS)] = ()
     """Obstacles that the user added."""
-    world: WorldSetting = Field(default_factory=WorldSetting)
+    environment: EnvironmentSetting = Field(default_factory=EnvironmentSetting)
     """Radio and body."""
 
     @model_validator(mode="after")
@@ -210,7 +208,7 @@ class Setting(StrictModel):
         }
 
     def make(self) -> Scenario:
-        """Build the scenario with its options and shared fields; `disks` and `world` are not part of it."""
+        """Build the scenario with its options and shared fields; `disks` and `environment` are not part of it."""
         shared_fields = {name: value for name, value in self.shared_fields.items() if value is not None}
         return make_scenario(self.scenario, defaults=shared_fields, **self.options)
 

@@ -26,7 +26,7 @@ from equiflock.version import __version__
 from equiflock.viewer.frames import pack_frame
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.playback import check_playback
-from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, Setting, WorldSetting, list_bodies
+from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, EnvironmentSetting, Setting, list_bodies
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,12 @@ class ViewerConfig:
             live_simulation.advance(3)
             pack_frame(live_simulation.step, live_simulation.time, live_simulation.make_pictures())
             # Sliders and failures add the kernels of radios and bodies; some controllers require an ideal radio.
-            for world in (WorldSetting(packet_loss=0.1, delay=1, max_acceleration=5.0), WorldSetting(body="unicycle")):
+            for environment in (
+                EnvironmentSetting(packet_loss=0.1, delay=1, max_acceleration=5.0),
+                EnvironmentSetting(body="unicycle"),
+            ):
                 with suppress(InputError):
-                    live_simulation.change_world(world)
+                    live_simulation.change_environment(environment)
                     live_simulation.fail_agents("silent", 1)
                     live_simulation.advance(3)
                     pack_frame(live_simulation.step, live_simulation.time, live_simulation.make_pictures())

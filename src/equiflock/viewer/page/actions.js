@@ -3,9 +3,9 @@
 /** Obstacle coordinates are rounded to 1 / DISK_GRID, to keep the address short. */
 const DISK_GRID = 1000;
 /** Commands of which only the last pending one counts; others add up. */
-const LATEST_ONLY = ["steer", "move_disk", "change_world", "change_law"];
+const LATEST_ONLY = ["steer", "move_disk", "change_environment", "change_law"];
 /** Commands that change the setting in flight. The form shows them at once, and goes back if the server refuses. */
-export const IN_FLIGHT_COMMANDS = ["change_world", "change_law"];
+export const IN_FLIGHT_COMMANDS = ["change_environment", "change_law"];
 
 /** The setting's field for the law options of each panel. */
 const LAW_OPTIONS = ["controller_options", "compare_options"];
@@ -34,13 +34,15 @@ export class Actions {
   }
 
   /**
-   * Change fields of the world (radio and body) in flight. The first packet loss also shows the communication graph.
+   * Change fields of the environment (radio and body) in flight. The first packet loss also shows the communication
+   * graph.
    */
-  changeWorld(fields) {
-    const world = { ...this.#view.state.setting.world, ...fields };
+  changeEnvironment(fields) {
+    const before = this.#view.state.setting.environment;
+    const environment = { ...before, ...fields };
     // Show the communication graph, where lost messages are visible.
-    if (world.packet_loss && !this.#view.state.setting.world.packet_loss) this.#view.changeLook({ edges: true });
-    this.#changeInFlight({ command: "change_world", world }, { world });
+    if (environment.packet_loss && !before.packet_loss) this.#view.changeLook({ edges: true });
+    this.#changeInFlight({ command: "change_environment", environment }, { environment });
   }
 
   /** Replace all options of a panel's law in flight by those that differ from their defaults. */
@@ -59,8 +61,8 @@ export class Actions {
   }
 
   /** Store the fields in effect, and the number of the scenario's obstacles, of a flight that has started. */
-  begin({ world, controller_options, compare_options }, scenarioObstacleCount) {
-    this.activeFields = { world, controller_options, compare_options };
+  begin({ environment, controller_options, compare_options }, scenarioObstacleCount) {
+    this.activeFields = { environment, controller_options, compare_options };
     this.scenarioObstacleCount = scenarioObstacleCount;
   }
 

@@ -4,8 +4,8 @@ const CONTROLLERS = ["controller", "compare"];
 const TEXT_FIELDS = [...CONTROLLERS, "radius_rule"];
 const NUMBER_FIELDS = ["agents", "seed", "comm_radius", "time_step"];
 const BOOLEAN_FIELDS = ["edges", "trails"];
-/** Fields of the world; an address holds those that differ from the default. */
-const WORLD_FIELDS = ["packet_loss", "delay", "noise", "body", "max_acceleration", "max_turn_rate", "lag"];
+/** Fields of the environment; an address holds those that differ from the default. */
+const ENVIRONMENT_FIELDS = ["packet_loss", "delay", "noise", "body", "max_acceleration", "max_turn_rate", "lag"];
 const DEFAULT_BODY = "double-integrator";
 /** Former keys, which old links still have. */
 const FORMER_KEYS = { spread: "radius_rule", loss: "packet_loss" };
@@ -35,8 +35,8 @@ export function readAddress(hash, initial) {
   for (const key of NUMBER_FIELDS) if (given.has(key)) setting[key] = readValue(given.get(key));
   if (given.has("orbit")) setting.orbit = given.get("orbit") === "1";
   if (given.has("disks")) setting.disks = readDisks(given.get("disks"));
-  setting.world = { ...initial.world };
-  for (const key of WORLD_FIELDS) if (given.has(key)) setting.world[key] = readValue(given.get(key));
+  setting.environment = { ...initial.environment };
+  for (const key of ENVIRONMENT_FIELDS) if (given.has(key)) setting.environment[key] = readValue(given.get(key));
   const look = { ...DEFAULT_LOOK };
   if (given.has("speed")) look.speed = Math.min(Math.max(Number(given.get("speed")) || DEFAULT_LOOK.speed, 0.01), 10);
   for (const key of BOOLEAN_FIELDS) if (given.has(key)) look[key] = given.get(key) === "1";
@@ -45,7 +45,8 @@ export function readAddress(hash, initial) {
 
 /**
  * Format an address, from # on, of the display options and of the setting or, if `playback` is true, the flock of saved
- * flights. Null fields, the scenario's choice, and default values of the world are omitted; disks are rounded to 0.001.
+ * flights. Null fields, the scenario's choice, and default values of the environment are omitted; disks are rounded to
+ * 0.001.
  */
 export function writeAddress({ setting, look, flock }, playback) {
   const given = new URLSearchParams();
@@ -56,8 +57,8 @@ export function writeAddress({ setting, look, flock }, playback) {
     for (const key of CONTROLLERS) given.set(key, formatWithOptions(setting[key] ?? "", setting[`${key}_options`]));
     for (const key of [...NUMBER_FIELDS, "radius_rule"]) if (setting[key] !== null) given.set(key, setting[key]);
     if (setting.orbit !== null) given.set("orbit", Number(setting.orbit));
-    for (const key of WORLD_FIELDS) {
-      const value = setting.world[key];
+    for (const key of ENVIRONMENT_FIELDS) {
+      const value = setting.environment[key];
       if (value && value !== DEFAULT_BODY) given.set(key, value);
     }
     if (setting.disks.length)

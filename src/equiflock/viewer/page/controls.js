@@ -1,9 +1,9 @@
 /** The form: shows a setting, and reports the fields that the user changes. */
 
 import { byId, make } from "./dom.js";
+import { EnvironmentControls } from "./environment_controls.js";
 import { LawControls } from "./law_controls.js";
 import { ScenarioMenu } from "./scenario_menu.js";
-import { WorldControls } from "./world.js";
 
 const MIN_AGENTS = 3,
   MAX_AGENTS = 10000;
@@ -40,17 +40,17 @@ export function formatControllerName(name) {
 const capitalizeName = (name) =>
   name.replace(/-local$/, ", local").replaceAll(/(?<=^|-)[a-z]/g, (letter) => letter.toUpperCase());
 
-/** The form of the setting: scenario, controllers, world and shared numbers. */
+/** The form of the setting: scenario, controllers, environment and shared numbers. */
 export class Controls {
   /**
    * @param {object} welcome the server's welcome message, which lists controllers, scenarios and bodies
    * @param {function(object): void} onChange called with the setting fields that changed
-   * @param {function(object): void} onWorld called with the fields of the world that changed
+   * @param {function(object): void} onEnvironment called with the fields of the environment that changed
    * @param {function(number, object): void} onLaw called with a panel and its law's options
    */
-  constructor(welcome, onChange, onWorld, onLaw) {
+  constructor(welcome, onChange, onEnvironment, onLaw) {
     this.trained = welcome.trained;
-    this.world = new WorldControls(welcome.bodies, onWorld);
+    this.environment = new EnvironmentControls(welcome.bodies, onEnvironment);
     this.laws = MENUS.map((id, panel) => new LawControls(id, welcome.laws, (options) => onLaw(panel, options)));
     for (const id of MENUS) {
       const none = id === "compare" ? [["", "none"]] : [];
@@ -86,7 +86,7 @@ export class Controls {
    */
   show(setting, scenarioDefaults) {
     this.scenarios.show(setting);
-    this.world.show(setting.world);
+    this.environment.show(setting.environment);
     for (const id of [...NUMBER_FIELDS, "radius_rule"]) byId(id).value = setting[id] ?? scenarioDefaults[id] ?? "";
     byId("agents-slider").value = agentsToSlider(setting.agents);
     MENUS.forEach((id, panel) => {

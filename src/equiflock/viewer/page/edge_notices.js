@@ -14,9 +14,9 @@ export class EdgeNotices {
     this.#notices = notices;
   }
 
-  /** Show the legend of lost messages if edges are drawn and the world, if known, loses or delays messages. */
-  updateLegend(areEdgesShown, world) {
-    byId("lost").hidden = !areEdgesShown || !(world?.packet_loss || world?.delay);
+  /** Show the legend of lost messages if edges are drawn and the environment, if known, loses or delays messages. */
+  updateLegend(areEdgesShown, environment) {
+    byId("lost").hidden = !areEdgesShown || !(environment?.packet_loss || environment?.delay);
   }
 
   /** Allow the notice again, for another flight or other display options. */

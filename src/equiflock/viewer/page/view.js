@@ -131,7 +131,7 @@ export class View {
     Object.assign(this.state.look, changes);
     this.player.speed = this.state.look.speed;
     showLook(this.state.look);
-    this.#edgeNotices.updateLegend(this.state.look.edges && !this.playback, this.state.setting.world);
+    this.#edgeNotices.updateLegend(this.state.look.edges && !this.playback, this.state.setting.environment);
     this.#edgeNotices.reset();
     if (this.frame) this.#requestPicture();
     this.#writeAddress();
@@ -158,7 +158,7 @@ export class View {
   /** Show the current setting in the form, with `changes` that were requested and are not part of it yet. */
   showSetting(changes = {}) {
     this.controls.show({ ...this.state.setting, ...changes }, this.scenarioDefaults);
-    this.#edgeNotices.updateLegend(this.state.look.edges && !this.playback, this.state.setting.world);
+    this.#edgeNotices.updateLegend(this.state.look.edges && !this.playback, this.state.setting.environment);
   }
 
   // The address.
@@ -204,7 +204,7 @@ export class View {
     this.controls = new Controls(
       welcome,
       (fields) => this.restartWith(fields),
-      (fields) => this.actions.changeWorld(fields),
+      (fields) => this.actions.changeEnvironment(fields),
       (panel, options) => this.actions.changeLaw(panel, options),
     );
     this.readAddress();

@@ -16,7 +16,7 @@ from tests.viewer.servers import Running, running, wait_until
 FAILED = {"dark": np.array([0x7D, 0x86, 0x96]) / 255, "light": np.array([0x8F, 0x93, 0x9B]) / 255}
 
 
-def open_world(page: Page) -> None:
+def open_environment(page: Page) -> None:
     page.get_by_text("Radio, bodies, failures", exact=True).click()
 
 
@@ -45,7 +45,7 @@ def test_a_slider_changes_the_current_flight(
     server: Running, open_page: Open, name: str, position: str, text: str, radio: dict[str, Any], body: dict[str, Any]
 ) -> None:
     page = open_page(server)
-    open_world(page)
+    open_environment(page)
     pause(page)
     step = look(page, "view.frame.step")
     slide(page, name, position)
@@ -77,32 +77,34 @@ def test_a_body_has_sliders_for_its_parameters(server: Running, open_page: Open)
     wait_until(lambda: the_session(server).current.flights[0].flight.body == ef.DoubleIntegrator())
 
 
-def test_a_link_and_a_reset_restore_the_world(server: Running, open_page: Open) -> None:
+def test_a_link_and_a_reset_restore_the_environment(server: Running, open_page: Open) -> None:
     page = open_page(server)
-    open_world(page)
+    open_environment(page)
     slide(page, "packet_loss", "0.25")
     slide(page, "delay", "2")
     page.locator("#body").select_option("unicycle")
-    wait_for(page, "view.connection.idle && view.state.setting.world.body === 'unicycle'")
+    wait_for(page, "view.connection.idle && view.state.setting.environment.body === 'unicycle'")
     page.get_by_role("button", name="Reset").click()
     wait_for(page, "view.connection.idle && view.frame.step < 20")
     other = open_page(server, page.url.removeprefix(server.address))
     for each in (page, other):
-        world = look(each, "view.state.setting.world")
-        assert (world["packet_loss"], world["delay"], world["body"]) == (0.25, 2, "unicycle")
+        environment = look(each, "view.state.setting.environment")
+        assert (environment["packet_loss"], environment["delay"], environment["body"]) == (0.25, 2, "unicycle")
         assert each.locator("#packet_loss").input_value() == "0.25"
 
 
-def test_an_invalid_world_in_the_address_is_reported_and_the_default_starts(server: Running, open_page: Open) -> None:
+def test_an_invalid_environment_in_the_address_is_reported_and_the_default_starts(
+    server: Running, open_page: Open
+) -> None:
     page = open_page(server, "#packet_loss=1.5")
     expect(page.locator("#notices")).to_contain_text("packet loss: Input should be less than or equal to 1; got 1.5")
-    assert look(page, "view.state.setting.world.packet_loss") == 0
+    assert look(page, "view.state.setting.environment.packet_loss") == 0
     assert "packet_loss" not in page.url
 
 
 def test_a_refused_slider_returns_to_its_previous_value(server: Running, open_page: Open) -> None:
     page = open_page(server, "#lag=0.2")
-    page.evaluate("() => flockView.actions.changeWorld({ body: 'unicycle' })")
+    page.evaluate("() => flockView.actions.changeEnvironment({ body: 'unicycle' })")
     expect(page.locator("#notices")).to_contain_text("body 'unicycle' has no option 'lag'")
     expect(page.locator("#body")).to_have_value("double-integrator")
     assert "unicycle" not in page.url
@@ -111,7 +113,7 @@ def test_a_refused_slider_returns_to_its_previous_value(server: Running, open_pa
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_lost_messages_are_red_and_change_at_every_step(server: Running, open_page: Open, theme: str) -> None:
     page = open_page(server, "#trails=0&scenario=leaders", color_scheme=theme)
-    open_world(page)
+    open_environment(page)
     pause(page)
     # The flock itself may have red darts, too.
     page.get_by_label("Communication graph").check()
@@ -141,7 +143,7 @@ def test_agents_that_fail_are_grey_until_they_are_repaired(server: Running, open
     page = open_page(server, "#trails=0&speed=1", color_scheme=theme)
     wait_for(page, "view.frame.time > 0.5")
     pause(page)
-    open_world(page)
+    open_environment(page)
     for kind in ("silent", "stopped", "drifting"):
         page.locator("#fail-kind").select_option(kind)
         page.get_by_role("button", name="Fail 5").click()
@@ -186,7 +188,7 @@ def test_failed_agents_of_a_saved_flight_are_grey_from_when_they_failed(open_pag
     run = ef.simulate(ef.random_disk(agents=15), ef.load("tanner"), duration=0.5, failures=failures)
     with running(ViewerConfig(flights=[run])) as server:
         page = open_page(server, "#speed=0.1")
-        assert not page.locator("#world").is_visible()
+        assert not page.locator("#environment").is_visible()
         for frame, failed in ((19, 0), (20, 4)):
             page.locator("#slider").fill(str(frame))
             wait_for(page, f"view.frame.step === {frame}")

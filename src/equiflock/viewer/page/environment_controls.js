@@ -63,14 +63,14 @@ const RADIO_FIELDS = ["packet_loss", "delay", "noise"];
 const BODY_DEFAULTS = { max_acceleration: null, max_turn_rate: null, lag: 0 };
 
 /** Sliders for the radio and for the parameters of the selected body, and the menu of bodies. */
-export class WorldControls {
+export class EnvironmentControls {
   #bodies;
   #onChange;
   #opened = false;
 
   /**
    * @param {{name: string, parameters: string[]}[]} bodies the bodies with the parameters that each has, default first
-   * @param {function(object): void} onChange called with the fields of the world that changed, repeatedly while a
+   * @param {function(object): void} onChange called with the fields of the environment that changed, repeatedly while a
    *   slider is dragged
    */
   constructor(bodies, onChange) {
@@ -80,24 +80,25 @@ export class WorldControls {
     byId("body-parameters").replaceChildren(...Object.keys(BODY_DEFAULTS).map((name) => this.#makeRow(name)));
     byId("body").replaceChildren(...bodies.map(({ name }) => new Option(formatName(name), name)));
     byId("body").onchange = () => this.#choose(byId("body").value);
-    byId("world").onsubmit = (event) => event.preventDefault();
+    byId("environment").onsubmit = (event) => event.preventDefault();
   }
 
   /**
-   * Show a world, with the sliders of those parameters that its body has; `onChange` is not called. The controls unfold
-   * the first time that a world differs from the default.
+   * Show an environment, with the sliders of those parameters that its body has; `onChange` is not called. The controls
+   * unfold the first time that an environment differs from the default.
    */
-  show(world) {
-    byId("body").value = world.body;
-    const parameters = this.#parametersOf(world.body);
+  show(environment) {
+    byId("body").value = environment.body;
+    const parameters = this.#parametersOf(environment.body);
     for (const [name, { toPosition, format }] of Object.entries(SLIDERS)) {
-      byId(name).value = toPosition(world[name]);
-      byId(`${name}-value`).textContent = format(world[name]);
+      byId(name).value = toPosition(environment[name]);
+      byId(`${name}-value`).textContent = format(environment[name]);
       byId(`${name}-row`).hidden = name in BODY_DEFAULTS && !parameters.includes(name);
     }
     // Unfold the controls once if a link has values that differ from the defaults.
-    const isDefault = world.body === this.#bodies[0].name && Object.keys(SLIDERS).every((name) => !world[name]);
-    if (!isDefault && !this.#opened) this.#opened = byId("world-more").open = true;
+    const isDefaultBody = environment.body === this.#bodies[0].name;
+    const isDefault = isDefaultBody && Object.keys(SLIDERS).every((name) => !environment[name]);
+    if (!isDefault && !this.#opened) this.#opened = byId("environment-more").open = true;
   }
 
   /** Report another body; the parameters that it lacks go back to their defaults. */

@@ -17,7 +17,7 @@ from equiflock.simulation.trajectory import load_trajectories
 from equiflock.viewer.flight_archive import save_flights
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.playback import Playback
-from equiflock.viewer.setting import WorldSetting
+from equiflock.viewer.setting import EnvironmentSetting
 from tests.viewer.live_simulations import fly, live_simulation
 
 KINDS = ["silent", "stopped", "drifting"]
@@ -27,9 +27,9 @@ def conditions(live: LiveSimulation, panel: int = 0) -> np.ndarray:
     return live.flights[panel].flock.conditions[0]
 
 
-def test_a_live_flight_in_a_world_matches_the_simulation_in_that_world() -> None:
-    world = {"packet_loss": 0.3, "delay": 2, "noise": 0.05, "max_acceleration": 20.0, "lag": 0.05}
-    live = live_simulation(controller="etdagnn", world=world)
+def test_a_live_flight_in_an_environment_matches_the_simulation_in_that_environment() -> None:
+    environment = {"packet_loss": 0.3, "delay": 2, "noise": 0.05, "max_acceleration": 20.0, "lag": 0.05}
+    live = live_simulation(controller="etdagnn", environment=environment)
     fly(live, 20)
     radio = ef.Radio(packet_loss=0.3, delay=2, noise=0.05)
     body = ef.DoubleIntegrator(max_acceleration=20.0, lag=0.05)
@@ -39,7 +39,7 @@ def test_a_live_flight_in_a_world_matches_the_simulation_in_that_world() -> None
 
 
 @pytest.mark.parametrize(
-    "world",
+    "environment",
     [
         {"packet_loss": 0.5},
         {"delay": 3},
@@ -49,16 +49,16 @@ def test_a_live_flight_in_a_world_matches_the_simulation_in_that_world() -> None
         {"body": "unicycle", "max_turn_rate": 1.0},
     ],
 )
-def test_each_parameter_changes_both_flights_from_the_next_step_on(world: dict[str, Any]) -> None:
+def test_each_parameter_changes_both_flights_from_the_next_step_on(environment: dict[str, Any]) -> None:
     live, other = (live_simulation(controller="etdagnn", compare="tanner-dynamic") for _ in range(2))
     for each in (live, other):
         fly(each, 10)
-    live.change_world(WorldSetting(**world))
+    live.change_environment(EnvironmentSetting(**environment))
     for changed, same in zip(live.flights, other.flights, strict=True):
         assert np.array_equal(changed.flock.positions, same.flock.positions)
         assert (changed.sensing.radio, changed.flight.body) == (
-            WorldSetting(**world).make().radio,
-            WorldSetting(**world).make().body,
+            EnvironmentSetting(**environment).make().radio,
+            EnvironmentSetting(**environment).make().body,
         )
     for each in (live, other):
         fly(each, 10)
@@ -67,12 +67,12 @@ def test_each_parameter_changes_both_flights_from_the_next_step_on(world: dict[s
         assert not np.array_equal(changed.flock.positions, same.flock.positions)
 
 
-def test_changing_the_world_back_restores_the_papers() -> None:
+def test_changing_the_environment_back_restores_the_papers() -> None:
     # With observations of one hop, earlier messages have no influence after the change.
     live = live_simulation(controller="tanner-dynamic")
-    live.change_world(WorldSetting(packet_loss=0.5, delay=1, lag=0.1))
+    live.change_environment(EnvironmentSetting(packet_loss=0.5, delay=1, lag=0.1))
     fly(live, 10)
-    live.change_world(WorldSetting())
+    live.change_environment(EnvironmentSetting())
     fly(live, 1)
     flight = ef.flight(live.flights[0].flock, ef.load("tanner-dynamic"), orbit=ef.Orbit())
     fly(live, 10)
@@ -81,11 +81,11 @@ def test_changing_the_world_back_restores_the_papers() -> None:
     assert not live.flights[0].flight.body_state
 
 
-def test_an_unchanged_world_keeps_delayed_messages() -> None:
-    world = WorldSetting(packet_loss=0.2, delay=3, lag=0.1)
-    live, other = (live_simulation(controller="etdagnn", world=world) for _ in range(2))
+def test_an_unchanged_environment_keeps_delayed_messages() -> None:
+    environment = EnvironmentSetting(packet_loss=0.2, delay=3, lag=0.1)
+    live, other = (live_simulation(controller="etdagnn", environment=environment) for _ in range(2))
     fly(live, 10)
-    live.change_world(world)
+    live.change_environment(environment)
     fly(live, 10)
     fly(other, 20)
     assert np.array_equal(live.flights[0].flock.positions, other.flights[0].flock.positions)
@@ -95,7 +95,7 @@ def test_an_unchanged_world_keeps_delayed_messages() -> None:
 def test_pictures_show_used_and_lost_messages(agents: int) -> None:
     live = live_simulation(controller="etdagnn", agents=agents)
     live.edges = True
-    live.change_world(WorldSetting(packet_loss=0.3))
+    live.change_environment(EnvironmentSetting(packet_loss=0.3))
     assert len(live.make_pictures()[0].links.lost_edges) == 0  # no message was sent over this radio yet
     fly(live, 1)
     first = live.make_pictures()[0].links
@@ -104,10 +104,10 @@ def test_pictures_show_used_and_lost_messages(agents: int) -> None:
     assert set(map(tuple, live.make_pictures()[0].links.lost_edges.tolist())) != set(
         map(tuple, first.lost_edges.tolist())
     )
-    live.change_world(WorldSetting(packet_loss=1.0))
+    live.change_environment(EnvironmentSetting(packet_loss=1.0))
     fly(live, 1)
     assert len(live.make_pictures()[0].links.edges) == 0
-    live.change_world(WorldSetting())
+    live.change_environment(EnvironmentSetting())
     fly(live, 1)
     assert len(live.make_pictures()[0].links.lost_edges) == 0
 
@@ -150,9 +150,9 @@ def test_all_followers_may_fail() -> None:
         live.fail_agents("stopped", 1)
 
 
-@pytest.mark.parametrize("world", [{}, {"packet_loss": 0.2}, {"delay": 3}])
-def test_repaired_agents_send_and_receive_again(world: dict[str, Any]) -> None:
-    live = live_simulation(controller="etdagnn", world=world)
+@pytest.mark.parametrize("environment", [{}, {"packet_loss": 0.2}, {"delay": 3}])
+def test_repaired_agents_send_and_receive_again(environment: dict[str, Any]) -> None:
+    live = live_simulation(controller="etdagnn", environment=environment)
     live.edges = True
     for kind in KINDS:
         live.fail_agents(kind, 3)  # type: ignore[arg-type]
@@ -173,7 +173,7 @@ def test_repaired_agents_send_and_receive_again(world: dict[str, Any]) -> None:
 
 
 def test_messages_of_silent_agents_are_not_delivered_later() -> None:
-    live = live_simulation(controller="etdagnn", world={"delay": 5})
+    live = live_simulation(controller="etdagnn", environment={"delay": 5})
     live.edges = True
     fly(live, 8)
     live.fail_agents("silent", 30)
@@ -203,7 +203,8 @@ def test_failed_agents_neither_lead_nor_are_scattered() -> None:
 
 
 def test_a_large_flock_fails_and_is_repaired_under_a_radio() -> None:
-    live = live_simulation(agents=MAX_SMALL_FLOCK + 200, controller="etdagnn", world={"packet_loss": 0.2, "delay": 1})
+    radio = {"packet_loss": 0.2, "delay": 1}
+    live = live_simulation(agents=MAX_SMALL_FLOCK + 200, controller="etdagnn", environment=radio)
     live.edges = True
     fly(live, 2)
     for kind in KINDS:
@@ -224,16 +225,17 @@ def test_a_controller_that_requires_an_ideal_radio_refuses_packet_loss_and_failu
         return -observations[:, :, 0, 0]
 
     live = live_simulation(controller="tanner", compare="counting")
-    for change in (lambda: live.change_world(WorldSetting(packet_loss=0.1)), lambda: live.fail_agents("silent", 1)):
+    lossy = EnvironmentSetting(packet_loss=0.1)
+    for change in (lambda: live.change_environment(lossy), lambda: live.fail_agents("silent", 1)):
         with pytest.raises(InputError, match="counting requires an ideal radio"):
             change()
     assert all(each.sensing.radio.is_ideal for each in live.flights)
-    live.change_world(WorldSetting(lag=0.1))
+    live.change_environment(EnvironmentSetting(lag=0.1))
     fly(live, 3)
 
 
-def test_a_saved_flight_has_its_world_and_failures(tmp_path: Path) -> None:
-    live = live_simulation(world={"packet_loss": 0.1})
+def test_a_saved_flight_has_its_environment_and_failures(tmp_path: Path) -> None:
+    live = live_simulation(environment={"packet_loss": 0.1})
     fly(live, 4)
     live.fail_agents("stopped", 3)
     fly(live, 4)
@@ -253,10 +255,10 @@ def test_a_saved_flight_has_its_world_and_failures(tmp_path: Path) -> None:
 def test_a_new_recording_starts_when_the_body_state_changes() -> None:
     live = live_simulation()
     fly(live, 4)
-    live.change_world(WorldSetting(max_acceleration=5.0))
+    live.change_environment(EnvironmentSetting(max_acceleration=5.0))
     fly(live, 4)
     assert len(live.to_trajectories()[0].times) == 9
-    live.change_world(WorldSetting(lag=0.1))
+    live.change_environment(EnvironmentSetting(lag=0.1))
     fly(live, 2)
     (run,) = live.to_trajectories()
     assert (len(run.times), set(run.body_state)) == (3, {"actuators"})
