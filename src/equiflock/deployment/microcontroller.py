@@ -29,6 +29,7 @@ from equiflock.deployment.wire_format import OBSTACLE_GROUP, Message, encode_mes
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.observations.orbit import Orbit
+from equiflock.protocols import BodyStep
 
 # Recordings of one agent in a simulated flight: its states, received messages, observations and accelerations.
 #
@@ -120,7 +121,7 @@ def _advance(flock: Flock, accelerations: NDArray[np.float64], time_step: float)
     """Return the flock one time step later, as double integrators, rounded to float32; only followers accelerate."""
     positions, velocities = flock.positions.copy(), flock.velocities.copy()
     commanded = np.where((flock.roles == FOLLOWER)[..., None], accelerations, 0.0)
-    DoubleIntegrator().advance(positions, velocities, flock.roles, commanded, time_step, np.arange(1))
+    DoubleIntegrator().advance(BodyStep(positions, velocities, flock.roles, commanded, time_step, np.arange(1)))
     return round_to_float32(Flock(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius))
 
 

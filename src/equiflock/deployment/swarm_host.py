@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Float64
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError
@@ -28,13 +28,12 @@ from equiflock.deployment.link_frames import (
 )
 from equiflock.deployment.wire_format import OBSTACLE_GROUP, Message, encode_message, make_zero_hops
 from equiflock.features import Senses
-from equiflock.flock import FOLLOWER, OBSTACLE, STOPPED, WORKING, Condition, Flock, Roles, Vectors
+from equiflock.flock import FOLLOWER, OBSTACLE, STOPPED, WORKING, Condition, Flock
 from equiflock.graph.radius_graph import Graph, radius_graph
-from equiflock.observations.delayed_messages import MessageWindow
+from equiflock.observations.delayed_messages import build_message_graph
 from equiflock.observations.message_buffer import MessageBuffer
-from equiflock.observations.message_graph import build_message_graph
 from equiflock.observations.radio import Radio
-from equiflock.protocols import AnyBody, Controller, StatefulBody
+from equiflock.protocols import AnyBody, BodyStep, Controller, StatefulBody
 from equiflock.simulation.flight_builder import flight
 
 # Delivery of a swarm's messages: the same radio, with the same hash, as in the simulator.
@@ -69,7 +68,7 @@ class MessageDelivery:
         """
         flock = self._senses.scale_flock(_clear_other_failures(flock))
         no_values = np.zeros((*flock.shape[:2], 0), np.float32)
-        self._message_buffer.begin_step(flock, no_values, None if flock.all_working else flock.muted)
+        self._message_buffer.begin_step(flock, no_values)
         # A message's range is checked when it is sent; later failures do not matter.
         _, velocities, _, obstacles, groups, conditions = flock.arrays
         attributes = flock.effective_roles, obstacles, groups, np.zeros_like(conditions)
@@ -79,12 +78,9 @@ class MessageDelivery:
             self._initial_graph = radius_graph(sent)
         # The current step, not the step of sending, enters the hash.
         now, radio_args = self._message_buffer.step, self._message_buffer.make_radio_args_now(flock)
-        window = MessageWindow(self.radio.delay, self.radio.jitter, 0)
         receives, unranked = flock.effective_roles == FOLLOWER, np.empty(0, np.int64)
         for step in range(max(now - self.radio.memory, 0), now - self.radio.delay + 1):
-            graph = build_message_graph(
-                receives, range(step, step + 1), self._get_reach_graph, radio_args, window, unranked
-            )
+            graph = build_message_graph(receives, range(step, step + 1), self._get_reach_graph, radio_args, unranked)
             for receiver, sender in graph.edges(0):
                 yield int(receiver), int(sender), step
 
@@ -114,25 +110,10 @@ class Float32Body:
         """Return the initial state of the wrapped body; empty if it has none."""
         return self.body.init_state(flock) if isinstance(self.body, StatefulBody) else {}
 
-    def advance(
-        self,
-        positions: Vectors,
-        velocities: Vectors,
-        roles: Roles,
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        state: Mapping[str, NDArray[Any]],
-        step: int,
-        agent_ids: Int64[np.ndarray, " N"] | None = None,
-    ) -> None:
+    def advance(self, step: BodyStep) -> None:
         """Advance the active flocks and round their positions and velocities."""
-        arguments = positions, velocities, roles, accelerations, time_step, active
-        if isinstance(self.body, StatefulBody):
-            self.body.advance(*arguments, state, step, agent_ids)
-        else:
-            self.body.advance(*arguments)
-        for array in (positions, velocities):
+        self.body.advance(step)
+        for array in (step.positions, step.velocities):
             array[:] = array.astype(np.float32)
 
 
