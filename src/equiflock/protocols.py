@@ -121,8 +121,8 @@ class BodyStep(NamedTuple):
     state: Mapping[str, NDArray[Any]] = ReadOnlyDict()
     """Arrays of `init_state`, for a `StatefulBody`; otherwise empty."""
     number: int = 0
-    """Steps of the flight before this one. Random motion must be a function of it, the flock's index and the agent's id,
-    never of the order of draws."""
+    """Steps of the flight before this one. Random motion must be a function of it, the flock's index and the agent's
+    id, never of the order of draws."""
     agent_ids: Int64[np.ndarray, " N"] | None = None
     """(N,), the caller's id of each agent in memory order; None for 0 .. N - 1."""
 

@@ -1,8 +1,9 @@
 """The obstacle rule: which obstacle agents a follower observes, and with which velocity.
 
-By the orbit technique (section 5 of the paper, "Obstacle avoidance") the nearest has a virtual velocity. With r = r_j - r_i the vector from follower i to the obstacle agent j, w the mean velocity of i and its neighbours in
-the flock, R(.) a rotation, and the discriminant gamma(r, w, angle) = (r / |r|) . R(angle) (w / |w|), the follower uses
-as relative velocity of the obstacle agent
+By the orbit technique (section 5 of the paper, "Obstacle avoidance") the nearest has a virtual velocity. With
+r = r_j - r_i the vector from follower i to the obstacle agent j, w the mean velocity of i and its neighbours in the
+flock, R(.) a rotation, and the discriminant gamma(r, w, angle) = (r / |r|) . R(angle) (w / |w|), the follower uses as
+relative velocity of the obstacle agent
 
     -v_ij = alpha_1(|r|, |w|) r / |r|                                           if -alpha_2 <= gamma(r, w, 0) <= 0
     -v_ij = -sgn(gamma(r, w, pi/2)) alpha_1(|r|, |w|) R(alpha_theta) r / |r|    else
