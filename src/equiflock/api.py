@@ -19,7 +19,7 @@ from equiflock.observations.aggregation import DelayedAggregation, observe
 from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
-from equiflock.protocols import Body, Ending, LocalController, Moment, PrivilegedController, StatefulBody
+from equiflock.protocols import Body, BodyStep, Ending, LocalController, Moment, PrivilegedController, StatefulBody
 from equiflock.scenarios import (
     Flocking,
     LeaderFollowing,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Body",
+    "BodyStep",
     "Condition",
     "DAgger",
     "DelayedAggregation",

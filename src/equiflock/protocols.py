@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int8, Int64
 from numpy.typing import NDArray
 
+from equiflock._runtime.memory import ReadOnlyDict
 from equiflock.features import Senses
-from equiflock.flock import Flock, Observations, Roles, Vectors
+from equiflock.flock import Flock, FlockArrays, Observations, Roles, Vectors
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -101,71 +102,50 @@ class Sensing(Protocol):
         ...
 
 
+class BodyStep(NamedTuple):
+    """One time step of B flocks, as a body executes it; positions, velocities and state are changed in place."""
+
+    positions: Vectors
+    """(B, N, D)."""
+    velocities: Vectors
+    """(B, N, D)."""
+    roles: Roles
+    """(B, N), values of `Role`. Leaders keep their velocity and obstacle agents stand still. Stopped and drifting
+    agents count as leaders."""
+    accelerations: Vectors
+    """(B, N, D), commands; zero for all but followers."""
+    time_step: float
+    """dt > 0, in seconds."""
+    active: Int64[np.ndarray, " active"]
+    """Indices of the flocks to move."""
+    state: Mapping[str, NDArray[Any]] = ReadOnlyDict()
+    """Arrays of `init_state`, for a `StatefulBody`; otherwise empty."""
+    number: int = 0
+    """Steps of the flight before this one. Random motion must be a function of it, the flock's index and the agent's
+    id, never of the order of draws."""
+    agent_ids: Int64[np.ndarray, " N"] | None = None
+    """(N,), the caller's id of each agent in memory order; None for 0 .. N - 1."""
+
+
 @runtime_checkable
 class Body(Protocol):
     """Dynamics of an agent under a commanded acceleration."""
 
-    def advance(
-        self,
-        positions: Vectors,
-        velocities: Vectors,
-        roles: Roles,
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-    ) -> None:
-        """Move the active flocks by one time step, in place.
-
-        Args:
-            positions: (B, N, D), changed in place.
-            velocities: (B, N, D), changed in place.
-            roles: (B, N), values of `Role`. Leaders keep their velocity and obstacle agents stand still. Stopped and
-                drifting agents count as leaders.
-            accelerations: (B, N, D), commands; zero for all but followers.
-            time_step: dt > 0, in seconds.
-            active: indices of the flocks to move.
-        """
+    def advance(self, step: BodyStep, /) -> None:
+        """Move the active flocks by one time step, in place."""
         ...
 
 
 @runtime_checkable
-class StatefulBody(Protocol):
-    """A body with state beyond position and velocity, such as a heading, or with random motion.
+class StatefulBody(Body, Protocol):
+    """A body with state beyond position and velocity, such as a heading: `advance` finds it in `BodyStep.state`.
 
-    A body is stateful if it has `init_state`. The flight owns the state: it passes it to each step, reorders and
-    removes it together with the agents, and stores it in moments and trajectories.
+    The flight owns the state: it passes it to each step, reorders and removes it together with the agents, and stores
+    it in moments and trajectories.
     """
 
     def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
         """Return the state of new agents: arrays (B, N, ..) by name; an empty dict if there is none."""
-        ...
-
-    def advance(
-        self,
-        positions: Vectors,
-        velocities: Vectors,
-        roles: Roles,
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        state: Mapping[str, NDArray[Any]],
-        step: int,
-        agent_ids: Int64[np.ndarray, " N"] | None = None,
-    ) -> None:
-        """Move the active flocks by one time step, in place.
-
-        Args:
-            positions: (B, N, D), changed in place; this and the arguments up to `active` are those of `Body`.
-            velocities: (B, N, D), changed in place.
-            roles: (B, N).
-            accelerations: (B, N, D).
-            time_step: dt > 0, in seconds.
-            active: indices of the flocks to move.
-            state: arrays of `init_state`, changed in place.
-            step: number of steps before this one. Random motion must be a function of the step, the flock's index and
-                the agent's id, never of the order of draws.
-            agent_ids: (N,), the caller's id of each agent in memory order; 0 .. N - 1 by default.
-        """
         ...
 
 
@@ -176,8 +156,8 @@ AnyBody: TypeAlias = Body | StatefulBody
 class FusedStep(Protocol):
     """Move, observe and control in one call, with the same bits as the separate parts of a flight.
 
-    `state` (positions, velocities, roles, ..) and `accelerations` are changed in place; `flock` is a read-only view of
-    them. The memory of the agents stays in `sensing`.
+    `state` and `accelerations` are changed in place; `flock` is a read-only view of the state. The memory of the agents
+    stays in `sensing`.
     """
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
@@ -187,7 +167,7 @@ class FusedStep(Protocol):
     def step(
         self,
         flock: Flock,
-        state: tuple[NDArray[Any], ...],
+        state: FlockArrays,
         accelerations: Vectors,
         time_step: float,
         active: Int64[np.ndarray, " active"],
@@ -203,7 +183,7 @@ class FusedStep(Protocol):
     def skip(
         self,
         flock: Flock,
-        state: tuple[NDArray[Any], ...],
+        state: FlockArrays,
         accelerations: Vectors,
         time_step: float,
         move_first: bool,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,10 +11,12 @@ from hypothesis import strategies as st
 from equiflock._runtime import threads
 from equiflock.bodies import DoubleIntegrator
 from equiflock.flock import Flock, Role
-from equiflock.protocols import Body
+from equiflock.protocols import Body, BodyStep
 from tests.flocks import flocks
 
-advance = DoubleIntegrator().advance
+
+def advance(*arguments: Any) -> None:
+    DoubleIntegrator().advance(BodyStep(*arguments))
 
 
 def test_it_is_a_body() -> None:

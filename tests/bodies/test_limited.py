@@ -34,7 +34,7 @@ def moved(
     positions, velocities = flock.positions.copy(), flock.velocities.copy()
     state = {name: np.ones_like(array) for name, array in body.init_state(flock).items()}
     everyone = np.arange(len(flock))
-    body.advance(positions, velocities, flock.roles, commands, time_step, everyone, state, step, **more)
+    body.advance(ef.BodyStep(positions, velocities, flock.roles, commands, time_step, everyone, state, step, **more))
     return positions, velocities, state
 
 
@@ -85,7 +85,7 @@ def after_a_second(body: DoubleIntegrator, parts: int) -> Any:
     positions, velocities = flock.positions.copy(), flock.velocities.copy()
     state, command = body.init_state(flock), np.array([[[3.0, 0.5]]])
     for step in range(parts):
-        body.advance(positions, velocities, flock.roles, command, 1.0 / parts, np.array([0]), state, step)
+        body.advance(ef.BodyStep(positions, velocities, flock.roles, command, 1.0 / parts, np.array([0]), state, step))
     return np.concatenate([positions, velocities])
 
 
@@ -146,7 +146,7 @@ def test_flocks_that_ended_keep_their_state() -> None:
     flock = Flock(np.zeros((2, 3, 2)), np.ones((2, 3, 2)))
     positions, velocities, body = flock.positions.copy(), flock.velocities.copy(), DoubleIntegrator(lag=0.1, gust=1.0)
     state = body.init_state(flock)
-    body.advance(positions, velocities, flock.roles, np.ones(flock.shape), 0.1, np.array([1]), state, 0)
+    body.advance(ef.BodyStep(positions, velocities, flock.roles, np.ones(flock.shape), 0.1, np.array([1]), state))
     assert not positions[0].any()
     assert (velocities[0] == 1.0).all()
     assert not state["actuators"][0].any()
@@ -165,4 +165,4 @@ def test_is_ideal_and_init_state() -> None:
 def test_advance_with_lag_needs_its_state() -> None:
     arrays = np.zeros((1, 2, 2)), np.zeros((1, 2, 2)), np.zeros((1, 2), np.int8), np.zeros((1, 2, 2))
     with pytest.raises(ef.InputError, match="pass the state that init_state returned"):
-        DoubleIntegrator(lag=0.1).advance(*arrays, 0.1, np.array([0]))
+        DoubleIntegrator(lag=0.1).advance(ef.BodyStep(*arrays, 0.1, np.array([0])))

@@ -24,7 +24,7 @@ PLANE = flocks().filter(lambda flock: flock.shape[2] == 2)
 
 def moved(body: Unicycle, flock: Flock, commands: Any, time_step: float) -> tuple[Any, Any, Any]:
     positions, velocities, state = flock.positions.copy(), flock.velocities.copy(), body.init_state(flock)
-    body.advance(positions, velocities, flock.roles, commands, time_step, np.arange(len(flock)), state, 0)
+    body.advance(ef.BodyStep(positions, velocities, flock.roles, commands, time_step, np.arange(len(flock)), state))
     return positions, velocities, state["heading"]
 
 
@@ -76,7 +76,8 @@ def test_without_limits_it_is_the_double_integrator(flock: Flock, time_step: flo
     commands = 10 * np.random.default_rng(0).normal(size=flock.shape)
     found = moved(Unicycle(), flock, commands, time_step)
     positions, velocities = flock.positions.copy(), flock.velocities.copy()
-    DoubleIntegrator().advance(positions, velocities, flock.roles, commands, time_step, np.arange(len(flock)))
+    everyone = np.arange(len(flock))
+    DoubleIntegrator().advance(ef.BodyStep(positions, velocities, flock.roles, commands, time_step, everyone))
     np.testing.assert_allclose(found[0], positions, rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(found[1], velocities, rtol=1e-13, atol=1e-13)
 

@@ -15,10 +15,11 @@ import equiflock as ef
 from equiflock._runtime.checks import NumericRangeError
 from equiflock.controllers.loading import make_network
 from equiflock.flock import Flock
-from equiflock.learning.mixture import FusedMixtureStep, Mixture
+from equiflock.learning.mixture import Mixture
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import FusedStep
-from equiflock.simulation import fused_step as fused_training_step
+from equiflock.simulation import fused_step
+from equiflock.simulation.fused_step import CompiledStep
 from tests.flocks import flocks
 from tests.simple import EndAt
 
@@ -69,11 +70,11 @@ def test_a_fused_rollout_has_the_same_bits(start: Flock, name: str, beta: float)
 def test_fused_rollouts_of_scenarios_have_the_same_bits(
     scenario: Any, expert: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, kernel = [], fused_training_step.step_training_flock
+    calls, kernel = [], fused_step.step_flocks
     start, rules = scenario.draw()[0], {"expert": expert, "orbit": scenario.orbit, "obstacles": scenario.obstacles}
     student = make_network(name).eval()
     expected = lesson(start, student, 0.5, False, ending=scenario.ending(), **rules)
-    monkeypatch.setattr(fused_training_step, "step_training_flock", lambda *known: calls.append(1) or kernel(*known))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(fused_step, "step_flocks", lambda *known: calls.append(1) or kernel(*known))  # type: ignore[func-returns-value]
     assert lesson(start, student, 0.5, True, ending=scenario.ending(), **rules) == expected
     assert len(calls) == 12
 
@@ -123,7 +124,7 @@ def test_unsupported_mixtures_have_no_fused_step() -> None:
     rng, network = np.random.default_rng(0), ef.load("etdagnn")
     parts = DelayedAggregation(network.senses), ef.DoubleIntegrator()  # type: ignore[attr-defined]
     known = Mixture(ef.load("tanner"), network, 0.5, rng).make_fused_step(*parts)  # type: ignore[arg-type]
-    assert isinstance(known, FusedMixtureStep)
+    assert isinstance(known, CompiledStep)
     assert isinstance(known, FusedStep)
     assert Mixture(ef.load("tanner"), Own(), 0.5, rng).make_fused_step(*parts) is None  # type: ignore[arg-type]
     assert Mixture(ef.load("tanner-dynamic"), network, 0.5, rng).make_fused_step(*parts) is None  # type: ignore[arg-type]

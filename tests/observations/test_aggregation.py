@@ -153,7 +153,7 @@ def test_large_and_small_flock_paths_are_bit_identical(flock: Flock, aggregation
     for small in (10**9, 0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys.modules["equiflock.observations.aggregation"], "MAX_SMALL_FLOCK", small)
-            patch.setattr(sys.modules["equiflock.observations.parallel_aggregation"], "AGENTS_PER_THREAD", 4)
+            patch.setattr(sys.modules["equiflock.observations.aggregation_kernels"], "AGENTS_PER_THREAD", 4)
             senses = DelayedAggregation(paper_senses(aggregation, 2), comm_radius=1.0)
             results.append([senses.observe(now).tobytes() for now in wandering(flock, 3)])
     assert results[0] == results[1]

@@ -19,11 +19,14 @@ from equiflock.observations.neighbour_lists import (
     DE_BRUIJN,
     MAX_BLOCK_CELLS,
     NeighbourLists,
+    Records,
+    SortedCells,
     compute_cells_per_block,
+    gather_records,
     list_batch,
-    make_list_buffers,
+    make_batch_buffers,
+    make_records,
 )
-from equiflock.observations.records import gather_records, make_records
 from tests import twins
 from tests.flocks import flocks
 
@@ -31,13 +34,15 @@ from tests.flocks import flocks
 def listed(flock: Flock, b: int, most: int, agents: int, room: int) -> dict[int, tuple[list[int], Any]]:
     """Return neighbours and r_ij of every agent, by blocks of `most` cells and batches of `agents` agents."""
     _, N, D = flock.shape
-    order, starts, bucket = make_cell_list(N)
-    shape = sort_into_cells(flock.positions[b], 1.0, order, starts, bucket)
-    records = make_records(N, D, 0, False)
+    cell_list = make_cell_list(N)
+    shape = sort_into_cells(flock.positions[b], 1.0, cell_list)
+    order, starts, _ = cell_list
+    state = make_records(N, D, 0, False)
     previous = np.zeros((N, 3 * D), np.float32)
-    gather_records(flock.positions[b], flock.velocities[b], previous, 0, order, records, 0, N)
+    gather_records(flock.positions[b], flock.velocities[b], previous, 0, order, state, 0, N)
+    records = Records(*state, order, np.empty(0, np.int64), flock.roles[b], flock.groups[b], False)
     # Smaller buffers than usual, so that a few agents fill a batch.
-    buffers = make_list_buffers(N, D)
+    buffers = make_batch_buffers(N, D, False)
     senders, offsets = buffers.lists.senders[: N + room], buffers.lists.offsets[:, : N + room].copy()
     lists = NeighbourLists(senders, offsets, np.empty(agents, np.uintp))
     buffers = buffers._replace(lists=lists)
@@ -45,8 +50,8 @@ def listed(flock: Flock, b: int, most: int, agents: int, room: int) -> dict[int,
     c, done, last = 0, np.uintp(0), int(np.prod(shape))
     while c < last:
         s = int(starts[c] + done)
-        state = records.positions, flock.roles[b], order, starts, shape
-        c, done, count = list_batch(c, done, last, *state, most, 1.0, buffers, tuple(range(D)))
+        cells = SortedCells(starts, shape)
+        c, done, count = list_batch(c, done, last, records, cells, most, 1.0, buffers, tuple(range(D)))
         ends = [0, *lists.ends[: int(count)].tolist()]
         for a in range(int(count)):
             part = slice(ends[a], ends[a + 1])
@@ -114,4 +119,4 @@ def test_bit_positions_table() -> None:
 def test_blocks_of_dense_flocks_have_fewer_cells(each: int, cells: int) -> None:
     # Twenty cells in a row, in the plane.
     starts = np.arange(0, 21 * each, each).astype(np.uintp)
-    assert compute_cells_per_block(starts, (20, 1, 1)) == cells
+    assert compute_cells_per_block(SortedCells(starts, (20, 1, 1))) == cells

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.observations.message_graph import find_observed_edges
+from equiflock.observations.orbit import find_observed_edges
 
 RIM = np.array([[0.5, 0.0], [-0.5, 0.0], [0.0, 0.4], [3.0, 0.0], [3.0, 0.2]])
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import config
 
 from equiflock._runtime.jit import Array, kernel
-from equiflock.observations.paper_sums import SLP_SETTING, slp_kernel
+from equiflock.observations.channel_sums import SLP_SETTING, slp_kernel
 
 
 def add_up(rows: Array, sums: Array) -> None:

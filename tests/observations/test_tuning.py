@@ -32,7 +32,7 @@ def fly(senses: Senses, radio: Radio, path: list[Flock], then: Radio | None = No
 def begin_after(before: Radio, steps: int, senses: Senses, radio: Radio, path: list[Flock]) -> list[np.ndarray]:
     """Return the observations at each step of a new radio that continues the step count of another."""
     ours = DelayedAggregation(senses)
-    ours.radio_state.steps = -1 if before.is_ideal else steps - 1
+    ours._radio_state.steps = -1 if before.is_ideal else steps - 1
     ours.radio = radio
     return go_on(ours, path)
 

@@ -29,10 +29,9 @@ class Odometer:
         numbers = np.broadcast_to(np.arange(flock.shape[1]), flock.shape[:2])
         return {"number": numbers, "steps": np.zeros(flock.shape[:2], np.int64)} if self.begun is None else self.begun
 
-    def advance(self, *arguments: Any) -> None:
-        *_, active, state, step, agent_ids = arguments
-        assert (state["steps"][active] == step).all() or agent_ids is None
-        state["steps"][active] += 1
+    def advance(self, step: ef.BodyStep) -> None:
+        assert (step.state["steps"][step.active] == step.number).all() or step.agent_ids is None
+        step.state["steps"][step.active] += 1
 
 
 def test_moments_show_what_bodies_remember_and_nothing_for_those_that_do_not() -> None:

@@ -199,9 +199,9 @@ def test_bodies_receive_stopped_and_drifting_agents_as_leaders(start: Flock) -> 
     told = []
 
     class Curious(ef.DoubleIntegrator):
-        def advance(self, positions: Any, velocities: Any, roles: Any, *rest: Any) -> None:
-            told.append(roles.copy())
-            super().advance(positions, velocities, roles, *rest)
+        def advance(self, step: ef.BodyStep) -> None:
+            told.append(step.roles.copy())
+            super().advance(step)
 
     for kind in KINDS:
         (_, moment) = moments(start, ef.load("tanner"), 2, body=Curious(), failures=ef.Failures(kind, agents=5))

@@ -22,10 +22,9 @@ class Slow:
     def __init__(self, max_speed: float) -> None:
         self.max_speed = max_speed
 
-    def advance(
-        self, positions: Any, velocities: Any, roles: Any, accelerations: Any, time_step: float, active: Any
-    ) -> None:
-        velocities[active] += accelerations[active] * time_step
+    def advance(self, step: ef.BodyStep) -> None:
+        positions, velocities, active, time_step = step.positions, step.velocities, step.active, step.time_step
+        velocities[active] += step.accelerations[active] * time_step
         speeds = np.sqrt(np.square(velocities).sum(axis=-1, keepdims=True))
         velocities *= self.max_speed / np.maximum(speeds, self.max_speed)
         positions[active] += velocities[active] * time_step

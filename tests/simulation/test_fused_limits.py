@@ -68,7 +68,7 @@ def test_a_step_that_fails_is_counted_once_by_the_radio() -> None:
     start = ef.random_disk(2, 20, seed=1)
     loop = ef.flight(start, ETDAGNN, radio=ef.Radio(packet_loss=0.5))
     next(loop)
-    message_buffer: Any = loop.sensing.radio_state.message_buffer  # type: ignore[attr-defined]
+    message_buffer: Any = loop.sensing.message_buffer  # type: ignore[attr-defined]
     assert loop._fused is not None and message_buffer.step == 0
     loop.replace(ef.Flock(start.positions, start.velocities * 1e60))
     with pytest.raises(NumericRangeError):

@@ -1,20 +1,30 @@
-"""The double integrator of the paper, with optional limits, drag, actuator lag and gusts."""
+"""The double integrator of the paper, with optional limits, drag, actuator lag and gusts.
+
+With a constant command u, a constant gust g, actuators of the rate l = 1 / lag, and drag of the rate k,
+
+    a'(t) = l (u - a(t)),    v'(t) = a(t) + g - k v(t),    r'(t) = v(t),
+
+so after a time t
+
+    a(t) = u + (a(0) - u) e^(-l t)
+    v(t) = v(0) e^(-k t) + (u + g) decay(k) + (a(0) - u) cascade(k, l)
+    r(t) = r(0) + v(0) decay(k) + (u + g) travel(k, 0) + (a(0) - u) travel(k, l)
+
+with the integrals `integrate_decay`, `integrate_cascade` and `integrate_travel` below.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, check_count
 from equiflock._runtime.jit import Array, Index, kernel
-from equiflock._runtime.memory import ReadOnlyDict
 from equiflock._runtime.randomness import hash_combine, hash_seed, hash_to_normal
 from equiflock.bodies.limits import (
     check_limits,
@@ -24,21 +34,8 @@ from equiflock.bodies.limits import (
     run_over_agents,
 )
 from equiflock.bodies.registry import body
-from equiflock.flock import FOLLOWER, LEADER, Flock, Roles, Vectors
-
-# Exact steps of a double integrator with first-order actuators and drag, under a constant command.
-#
-# With a constant command u, a constant gust g, actuators of the rate l = 1 / lag, and drag of the rate k,
-#
-#     a'(t) = l (u - a(t)),    v'(t) = a(t) + g - k v(t),    r'(t) = v(t),
-#
-# so after a time t
-#
-#     a(t) = u + (a(0) - u) e^(-l t)
-#     v(t) = v(0) e^(-k t) + (u + g) decay(k) + (a(0) - u) cascade(k, l)
-#     r(t) = r(0) + v(0) decay(k) + (u + g) travel(k, 0) + (a(0) - u) travel(k, l)
-#
-# with the integrals `integrate_decay`, `integrate_cascade` and `integrate_travel` below.
+from equiflock.flock import FOLLOWER, LEADER, Flock
+from equiflock.protocols import BodyStep
 
 QUADRATURE_LIMIT = 0.5
 """Rate times time below which a difference of integrals loses digits, and quadrature with 8 nodes loses none."""
@@ -66,16 +63,16 @@ class StepFactors(NamedTuple):
 @lru_cache(maxsize=256)
 def compute_step_factors(drag: float, lag: float, time_step: float) -> StepFactors:
     """Return the factors of a step, cached. Without lag a(0) = u, and the factors of a(0) - u are 0."""
-    lag_factors = 0.0, 0.0, 0.0
-    if lag > 0.0:
-        rate = 1.0 / lag
-        lag_factors = (
-            math.exp(-rate * time_step),
-            integrate_cascade(drag, rate, time_step),
-            integrate_travel(drag, rate, time_step),
-        )
-    factors = math.exp(-drag * time_step), integrate_decay(drag, time_step), integrate_travel(drag, 0.0, time_step)
-    return StepFactors(time_step, *factors, *lag_factors)
+    velocity_decay, position_gain = math.exp(-drag * time_step), integrate_travel(drag, 0.0, time_step)
+    factors = StepFactors(time_step, velocity_decay, integrate_decay(drag, time_step), position_gain, 0.0, 0.0, 0.0)
+    if lag == 0.0:
+        return factors
+    rate = 1.0 / lag
+    return factors._replace(
+        actuator_decay=math.exp(-rate * time_step),
+        velocity_lag_gain=integrate_cascade(drag, rate, time_step),
+        position_lag_gain=integrate_travel(drag, rate, time_step),
+    )
 
 
 def integrate_decay(rate: float, time: float) -> float:
@@ -107,26 +104,6 @@ GUST_STREAM = 0x67757374
 """First word of the hashes of gusts, which keeps them apart from other random numbers of the same seed."""
 EMPTY_ACTUATORS, NO_AGENT_IDS = np.empty((0, 0, 0)), np.empty(0, np.int64)
 """Placeholders for arrays that a kernel does not read."""
-EMPTY_STATE: Mapping[str, NDArray[Any]] = ReadOnlyDict()
-
-
-class BodyLimits(NamedTuple):
-    """Limits of the body, as 2-norms; infinity for no limit."""
-
-    max_acceleration: float
-    max_speed: float
-
-
-class GustArgs(NamedTuple):
-    """What determines the gusts of a step."""
-
-    agent_ids: Array
-    """int64 (N,): the caller's numbers of the agents; (0,) if there are no gusts."""
-    deviation: float
-    """Standard deviation of each entry."""
-    seed: Index
-    step: Index
-    """Number of the step, counted from 0."""
 
 
 @body("double-integrator")
@@ -159,7 +136,7 @@ class DoubleIntegrator:
         check_not_negative(self, "drag", "lag", "gust")
         check_count("seed", self.seed, least=0)
 
-    @property
+    @cached_property
     def is_ideal(self) -> bool:
         """Whether this is the paper's body, which executes every command at once and exactly."""
         limited = self.max_acceleration is not None or self.max_speed is not None
@@ -169,42 +146,27 @@ class DoubleIntegrator:
         """Return the state beyond position and velocity: actuators at rest if there is lag, otherwise nothing."""
         return {"actuators": np.zeros(flock.shape)} if self.lag > 0.0 else {}
 
-    def advance(
-        self,
-        positions: Vectors,
-        velocities: Vectors,
-        roles: Roles,
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        state: Mapping[str, NDArray[Any]] = EMPTY_STATE,
-        step: int = 0,
-        agent_ids: Int64[np.ndarray, " N"] | None = None,
-    ) -> None:
-        """Move the active flocks by one time step, in place (see `equiflock.protocols.StatefulBody`).
+    def advance(self, step: BodyStep) -> None:
+        """Move the active flocks by one time step, in place.
 
         Followers obey commands, leaders keep their velocity, obstacle agents stand still. Raise InputError if the body
-        has lag and `state` has no "actuators". Only gusts depend on `step` and `agent_ids`.
+        has lag and the state has no "actuators". Only gusts depend on `step.number` and `step.agent_ids`.
         """
-        N = positions.shape[1]
-        arrays = positions, velocities, roles, accelerations
         if self.is_ideal:
-            run_over_agents(advance_agents, (*arrays, time_step), N, active)
+            run_over_agents(advance_agents, step, (step.time_step,))
             return
-        if self.lag > 0.0 and "actuators" not in state:
+        if self.lag > 0.0 and "actuators" not in step.state:
             raise InputError(
                 'advance of a body with lag needs state["actuators"]: pass the state that init_state returned'
             )
-        actuators = state["actuators"] if self.lag > 0.0 else EMPTY_ACTUATORS
-        # Only gusts depend on the agents' numbers.
-        if self.gust > 0.0:
-            agent_ids = np.arange(N) if agent_ids is None else agent_ids
-        limits = BodyLimits(resolve_limit(self.max_acceleration), resolve_limit(self.max_speed))
-        gusts = GustArgs(NO_AGENT_IDS if agent_ids is None else agent_ids, float(self.gust), self.seed, step)
-        factors = compute_step_factors(self.drag, self.lag, time_step)
-        run_over_agents(
-            advance_limited_agents, (*arrays, actuators, tuple(limits), tuple(gusts), tuple(factors)), N, active
-        )
+        actuators = step.state["actuators"] if self.lag > 0.0 else EMPTY_ACTUATORS
+        agent_ids = NO_AGENT_IDS if step.agent_ids is None else step.agent_ids
+        if self.gust > 0.0 and step.agent_ids is None:
+            agent_ids = np.arange(step.positions.shape[1])
+        limits = resolve_limit(self.max_acceleration), resolve_limit(self.max_speed)
+        gusts = agent_ids, float(self.gust), self.seed, step.number
+        factors = tuple(compute_step_factors(self.drag, self.lag, step.time_step))
+        run_over_agents(advance_limited_agents, step, (actuators, limits, gusts, factors))
 
 
 @kernel
@@ -262,15 +224,16 @@ def advance_limited_agents(
         roles: (B, N).
         accelerations: (B, N, D), the commands.
         actuators: (B, N, D), the present accelerations, updated in place; empty if there is no lag.
-        limits: the `BodyLimits` as a plain tuple, as the next two: this is faster to pass from Python.
-        gusts: the `GustArgs`.
+        limits: the largest 2-norms of acceleration and velocity. Plain tuples are faster to pass from Python.
+        gusts: (N,) int64, ids of the agents, or (0,) without gusts; the deviation of each entry; seed; number of the
+            step.
         factors: the `StepFactors` of the exact step.
         active: indices of the flocks to move.
         first: the first agent to move.
         last: the agent after the last one to move.
     """
     max_acceleration, max_speed = limits
-    agent_ids, gust, seed, step = gusts
+    agent_ids, gust, seed, step_number = gusts
     time_step, velocity_decay, velocity_gain, position_gain, actuator_decay, velocity_lag_gain, position_lag_gain = (
         factors
     )
@@ -278,7 +241,7 @@ def advance_limited_agents(
     lags = actuators.size > 0
     velocity, displacement = np.empty(D), np.empty(D)
     for b in active:
-        step_hash = hash_combine(hash_combine(hash_combine(hash_seed(seed), GUST_STREAM), b), step)
+        step_hash = hash_combine(hash_combine(hash_combine(hash_seed(seed), GUST_STREAM), b), step_number)
         for i in range(first, last):
             # Leaders keep their velocity and are not subject to gusts. Obstacle agents stand still.
             if roles[b, i] == LEADER:

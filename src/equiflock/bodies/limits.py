@@ -6,15 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from jaxtyping import Int64
-
 from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError, check_positive, is_finite, shorten_repr
 from equiflock._runtime.jit import Array, Index, kernel
 from equiflock._runtime.threads import AGENTS_PER_THREAD
-
-# Limits of bodies: checks of their values, and the clamping of vectors.
+from equiflock.protocols import BodyStep
 
 NO_LIMIT = math.inf
 
@@ -57,30 +53,21 @@ def compute_clamp_factor(vectors: Array, b: Index, i: Index, max_norm: float) ->
     return 1.0 if largest * norm <= max_norm else max_norm / largest / norm
 
 
-# Distribution of the agents that a body moves over threads.
+def run_over_agents(kernel: Callable[..., Any], step: BodyStep, arguments: tuple[Any, ...]) -> None:
+    """Move all agents of the active flocks of a step, each once, by calls of a kernel on one or several threads.
 
-
-def run_over_agents(
-    kernel: Callable[..., Any], arguments: tuple[Any, ...], agents: int, active: Int64[np.ndarray, " active"]
-) -> None:
-    """Call kernel(*arguments, flocks, first, last) so that it moves all agents of the active flocks exactly once.
-
-    A large batch is distributed over threads: several flocks by flock, a single flock by agents. Otherwise there is one
-    call on this thread.
-
-    Args:
-        kernel: function that moves agents first .. last - 1 of `flocks`, an array of indices.
-        arguments: its leading arguments.
-        agents: N.
-        active: indices of the flocks to move.
+    A call is kernel(positions, velocities, roles, accelerations, *arguments, flocks, first, last); it moves agents
+    first .. last - 1 of `flocks`, an array of indices. Threads share the flocks of a large batch, or the agents of a
+    single large flock.
     """
-    # Threads share the flocks, or the agents of a single flock. A step of the body is cheap, so a thread pays only for
-    # ten times the usual number of agents.
+    active, agents = step.active, step.positions.shape[1]
+    # A step of the body is cheap, so a thread pays only for ten times the usual number of agents.
     least = 10 * AGENTS_PER_THREAD
     if len(active) * agents < 2 * least:
-        parts = [(active, 0, agents)]
-    elif len(active) > 1:
+        kernel(*step[:4], *arguments, active, 0, agents)
+        return
+    if len(active) > 1:
         parts = [(active[first:last], 0, agents) for first, last in threads.split_range(len(active), least // agents)]
     else:
         parts = [(active, first, last) for first, last in threads.split_range(agents, least)]
-    threads.run_parallel(kernel, [(*arguments, *part) for part in parts])
+    threads.run_parallel(kernel, [(*step[:4], *arguments, *part) for part in parts])

@@ -22,10 +22,10 @@ def body(name: str) -> Callable[[Definition], Definition]:
         class Sledge:
             friction: float = 0.1
 
-            def advance(self, positions, velocities, roles, accelerations, time_step, active): ...
+            def advance(self, step): ...
 
-    A body is a frozen dataclass with `advance` (see `Body`), and with `init_state` if it has a state beyond position
-    and velocity (see `StatefulBody`). Its fields are its options: `make_body("sledge", friction=0.2)`, or
+    A body is a frozen dataclass with `advance` (see `BodyStep`), and with `init_state` if it has a state beyond
+    position and velocity (see `StatefulBody`). Its fields are its options: `make_body("sledge", friction=0.2)`, or
     `make_body("sledge:friction=0.2")`. Raise InputError if the name is taken, or a field has no default.
     """
     if not isinstance(name, str) or not name or ":" in name:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
 from equiflock.bodies.limits import check_limits, resolve_limit, run_over_agents
 from equiflock.bodies.registry import body
-from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors
+from equiflock.flock import FOLLOWER, OBSTACLE, Flock
+from equiflock.protocols import BodyStep
 
 
 @body("unicycle")
@@ -51,29 +50,20 @@ class Unicycle:
         _check_plane(flock.shape[2])
         return {"heading": np.arctan2(flock.velocities[..., 1], flock.velocities[..., 0])}
 
-    def advance(
-        self,
-        positions: Vectors,
-        velocities: Vectors,
-        roles: Roles,
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        state: Mapping[str, NDArray[Any]],
-        step: int,
-        agent_ids: Int64[np.ndarray, " N"] | None = None,
-    ) -> None:
-        """Move the active flocks by one time step, in place (see `equiflock.protocols.StatefulBody`).
+    def advance(self, step: BodyStep) -> None:
+        """Move the active flocks by one time step, in place.
 
-        Followers obey commands, leaders keep their velocity, obstacle agents stand still. `step` and `agent_ids` are
-        ignored. Raise InputError if D is not 2.
+        Followers obey commands, leaders keep their velocity, obstacle agents stand still. Raise InputError if D is not
+        2.
         """
-        _check_plane(positions.shape[2])
-        max_turn = resolve_limit(self.max_turn_rate) * time_step
-        max_speed_change = resolve_limit(self.max_acceleration) * time_step
-        arrays = positions, velocities, roles, accelerations, state["heading"]
-        limits = max_turn, max_speed_change, resolve_limit(self.max_speed)
-        run_over_agents(steer_agents, (*arrays, time_step, *limits), positions.shape[1], active)
+        time_step = step.time_step
+        _check_plane(step.positions.shape[2])
+        limits = (
+            resolve_limit(self.max_turn_rate) * time_step,
+            resolve_limit(self.max_acceleration) * time_step,
+            resolve_limit(self.max_speed),
+        )
+        run_over_agents(steer_agents, step, (step.state["heading"], time_step, *limits))
 
 
 def _check_plane(dimensions: int) -> None:

@@ -70,10 +70,7 @@ class PackageAgent:
         N, others = len(messages), len(messages) - 1
         sensing = DelayedAggregation(replace(self._senses, topology="fixed"), orbit=self._orbit)
         sensing.fixed_graph = Graph(np.array([0] + [others] * N), np.arange(1, N), (1, N))
-        # Fill the buffer of the previous step with the observations in the messages.
-        before, _ = sensing.swap_buffers(self._senses.scale_flock(flock))
-        before[0, :, : self._relayed_hops.size] = [message.hops.ravel() for message in messages]
-        sensing.swap_buffers(self._senses.scale_flock(flock))
+        sensing.load_memory(flock, np.stack([message.hops for message in messages])[None])
         observations = sensing.observe(flock)[:, :1]
         self._relayed_hops = observations[0, 0, :-1].copy()
         self.step += 1

@@ -28,14 +28,13 @@ from equiflock.deployment.link_frames import (
 )
 from equiflock.deployment.wire_format import encode_agent_message, make_zero_hops, round_to_float32
 from equiflock.features import Senses
-from equiflock.flock import FOLLOWER, STOPPED, WORKING, Condition, Flock, Vectors
+from equiflock.flock import FOLLOWER, STOPPED, WORKING, Condition, Flock
 from equiflock.graph.radius_graph import Graph, radius_graph
-from equiflock.observations.delayed_messages import MessageWindow
+from equiflock.observations.delayed_messages import build_message_graph
 from equiflock.observations.message_buffer import MessageBuffer
-from equiflock.observations.message_graph import build_message_graph
 from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio
-from equiflock.protocols import AnyBody, Controller, StatefulBody
+from equiflock.protocols import AnyBody, BodyStep, Controller, StatefulBody
 from equiflock.simulation.environment import Environment
 from equiflock.simulation.flight_builder import flight
 
@@ -67,7 +66,7 @@ class MessageDelivery:
         arrays = flock.arrays._replace(conditions=stopped)
         flock = self._senses.scale_flock(Flock.view(*arrays, comm_radius=flock.comm_radius))
         no_values = np.zeros((*flock.shape[:2], 0), np.float32)
-        self._message_buffer.begin_step(flock, no_values, None if flock.all_working else flock.muted)
+        self._message_buffer.begin_step(flock, no_values)
         # A message's range is checked when it is sent; later failures do not matter.
         working, positions = np.zeros_like(flock.conditions), flock.positions.copy()
         arrays = flock.arrays._replace(positions=positions, roles=flock.effective_roles, conditions=working)
@@ -77,12 +76,9 @@ class MessageDelivery:
             self._initial_graph = radius_graph(sent)
         # The current step, not the step of sending, enters the hash.
         now, radio_args = self._message_buffer.step, self._message_buffer.make_radio_args_now(flock)
-        window = MessageWindow(self.radio.delay, self.radio.jitter, 0)
         receives, unranked = flock.effective_roles == FOLLOWER, np.empty(0, np.int64)
         for step in range(max(now - self.radio.memory, 0), now - self.radio.delay + 1):
-            graph = build_message_graph(
-                receives, range(step, step + 1), self._get_reach_graph, radio_args, window, unranked
-            )
+            graph = build_message_graph(receives, range(step, step + 1), self._get_reach_graph, radio_args, unranked)
             for receiver, sender in graph.edges(0):
                 yield int(receiver), int(sender), step
 
@@ -103,12 +99,10 @@ class Float32Body:
         """Return the initial state of the wrapped body; empty if it has none."""
         return self.body.init_state(flock) if isinstance(self.body, StatefulBody) else {}
 
-    def advance(self, positions: Vectors, velocities: Vectors, *arguments: Any, **options: Any) -> None:
-        """Advance the wrapped body and round positions and velocities."""
-        # Bodies without state take neither state, step nor agent_ids.
-        accepted = arguments if isinstance(self.body, StatefulBody) else arguments[:4]
-        self.body.advance(positions, velocities, *accepted, **options)
-        for array in (positions, velocities):
+    def advance(self, step: BodyStep) -> None:
+        """Advance the active flocks and round their positions and velocities."""
+        self.body.advance(step)
+        for array in (step.positions, step.velocities):
             array[:] = array.astype(np.float32)
 
 

@@ -28,6 +28,7 @@ from equiflock.graph.radius_graph import compute_connectivity
 from equiflock.learning.recipe import DAgger
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.plotting.style import GRID_COLOUR, TEXT_COLOUR
+from equiflock.protocols import BodyStep
 from equiflock.scenarios import random_disk
 from equiflock.simulation.flight_builder import flight
 
@@ -155,7 +156,7 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
     # The parts are timed separately on the same flock; the full step also contains the overhead between them.
     def sort() -> None:
         for b in range(flocks):
-            sort_into_cells(start.positions[b], 1.0, *cell_list)
+            sort_into_cells(start.positions[b], 1.0, cell_list)
 
     def per_agent(call: Callable[[], object]) -> float:
         return measure_best_time(call, repeats) * 1e9 / (flocks * agents)
@@ -168,7 +169,7 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
         sorting,
         max(observe_time - sorting, 0.0),
         per_agent(lambda: policy(observations)),
-        per_agent(lambda: body.advance(*state, 1e-12, all_flocks)),
+        per_agent(lambda: body.advance(BodyStep(*state, 1e-12, all_flocks))),
     )
     step = per_agent(lambda: next(loop))
     # A fused step runs all parts in one call and is faster than their sum: scale the parts to the step's time.

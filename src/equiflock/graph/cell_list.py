@@ -53,43 +53,16 @@ class CellList(NamedTuple):
     """(N,) uintp: the bucket of each agent."""
 
 
-class Workspace(NamedTuple):
-    """Memory of one thread for finding the neighbours of an agent."""
-
-    runs: Array
-    """(27, 2) uintp: first and last + 1 of each run of agents in the cells around."""
-    neighbours: Array
-    """(N,) uintp: the neighbours, as indices in cell order."""
-
-
 class FlockBuffers(NamedTuple):
     """Memory of one thread for `sort_flock` and the search after it."""
 
     cells: CellList
     positions: Array
     """(N, 3) float64: positions in cell order, padded to three coordinates by zero."""
-    workspace: Workspace
-
-
-class Numbering(NamedTuple):
-    """Which agent a record is of, and the id by which the caller knows that agent."""
-
-    order: Array
-    """(rows,) uintp: record s is of agent order[s]."""
-    agent_ids: Array
-    """(N,) int64: the id of each agent; empty if ids are the indices."""
-
-
-class SortedCells(NamedTuple):
-    """The cells of one flock as the kernels of `aggregation_kernels` take them."""
-
-    order: Array
-    """(N,) uintp, as in `CellList`."""
-    starts: Array
-    """(2 N + 65,) uintp, as in `CellList`."""
-    shape: TorusShape
-    agent_ids: Array
-    """(N,) int64, as in `Numbering`."""
+    runs: Array
+    """(27, 2) uintp: first and last + 1 of each run of agents in the cells around; there are at most 27 cells."""
+    neighbours: Array
+    """(N,) uintp: the neighbours of an agent, as indices in cell order."""
 
 
 class Extent(NamedTuple):
@@ -116,28 +89,26 @@ def make_cell_list(N: Index) -> CellList:
 
 
 @kernel
-def make_workspace(N: Index) -> Workspace:
-    """Allocate a thread's workspace for a flock of N agents."""
-    # A cell in space and its neighbours are 27 cells; each gives one run of agents at most.
-    return Workspace(np.empty((27, 2), np.uintp), np.empty(N, np.uintp))
-
-
-@kernel
 def make_flock_buffers(N: Index) -> FlockBuffers:
     """Allocate a thread's buffers for a flock of N agents."""
-    return FlockBuffers(make_cell_list(N), np.empty((N, 3), np.float64), make_workspace(N))
+    return FlockBuffers(
+        make_cell_list(N), np.empty((N, 3), np.float64), np.empty((27, 2), np.uintp), np.empty(N, np.uintp)
+    )
 
 
 @kernel
 def sort_flock(positions: Array, comm_radius: float, buffers: FlockBuffers) -> TorusShape:
     """Sort one flock, positions (N, D), into cells, copy its positions in cell order, and return the torus's shape.
 
-    The shape is (0, 0, 0) if a position is not finite or more than `MAX_CELL_INDEX` R from the origin.
+    The shape is (0, 0, 0) if a position is out of range, as for `sort_into_cells`.
     """
-    cells = buffers.cells
-    shape = sort_into_cells(positions, comm_radius, cells.order, cells.starts, cells.buckets)
-    if shape[0] > 0:
-        copy_to_cell_order(positions, cells.order, buffers.positions, 0, positions.shape[0])
+    shape = sort_into_cells(positions, comm_radius, buffers.cells)
+    order, sorted_positions, D = buffers.cells.order, buffers.positions, positions.shape[1]
+    for s in range(np.uintp(order.size if shape[0] > 0 else 0)):
+        i = order[s]
+        sorted_positions[s, 0] = positions[i, 0]
+        sorted_positions[s, 1] = positions[i, 1]
+        sorted_positions[s, 2] = positions[i, 2] if D == 3 else 0.0
     return shape
 
 
@@ -156,12 +127,13 @@ def _compute_extent(positions: Vectors) -> Extent:
 
 
 @kernel
-def sort_into_cells(positions: Vectors, comm_radius: float, order: Array, starts: Array, buckets: Array) -> TorusShape:
-    """Sort one flock, positions (N, D), into cells by a counting sort, and return the torus's shape.
+def sort_into_cells(positions: Vectors, comm_radius: float, cells: CellList) -> TorusShape:
+    """Sort one flock, positions (N, D), into cells by a counting sort; write `cells` and return the torus's shape.
 
-    Write `order`, `starts` and `buckets`, the arrays of a `CellList`. The shape is (0, 0, 0) if a position is not
-    finite or more than `MAX_CELL_INDEX` R from the origin. Within a bucket, agents stay in the order of their indices.
+    The shape is (0, 0, 0) if a position is not finite or more than `MAX_CELL_INDEX` R from the origin. Within a bucket,
+    agents stay in the order of their indices.
     """
+    order, starts, buckets = cells
     # The box of cells that the flock fills: from the cells of its least coordinates to those of its largest.
     N, D = positions.shape
     per_side = 1.0 / (comm_radius * CELL_MARGIN)
@@ -230,17 +202,6 @@ def sort_by_agent_id(order: Array, starts: Array, agent_ids: Array, first: Index
             order[t] = i
 
 
-@kernel
-def copy_to_cell_order(vectors: Array, order: Array, padded: Array, first: Index, last: Index) -> None:
-    """Write padded[s] = vectors[order[s]] for s in range(first, last), with z = 0 for D = 2."""
-    D = vectors.shape[1]
-    for s in range(np.uintp(first), np.uintp(last)):
-        i = order[s]
-        padded[s, 0] = vectors[i, 0]
-        padded[s, 1] = vectors[i, 1]
-        padded[s, 2] = vectors[i, 2] if D == 3 else 0.0
-
-
 @inline_kernel
 def wrap_index(cell: Index, cells: Index) -> Index:
     """Return `cell` modulo `cells` for -1 <= cell <= cells, without a division."""
@@ -275,22 +236,18 @@ def list_nearby_runs(c: Index, shape: TorusShape, starts: Array, runs: Array) ->
 
 @inline_kernel
 def select_neighbours(
-    s: Index, sorted_positions: Array, radius_squared: float, runs: Array, count: Index, neighbours: Array, D: Index = 3
+    s: Index, sorted_positions: Array, radius_squared: float, runs: Array, count: Index, neighbours: Array
 ) -> Index:
     """List in `neighbours` the agents within R of agent s among the first `count` runs, and return their number.
 
-    Agents are indices in cell order; s itself is left out. With D = 2, z is ignored.
+    Agents are indices in cell order; s itself is left out.
     """
     # |r_ij|^2 <= R^2 for every j in the cells around.
     x, y, z = sorted_positions[s, 0], sorted_positions[s, 1], sorted_positions[s, 2]
     degree = np.uintp(0)
     for run in range(count):
         for j in range(runs[run, 0], runs[run, 1]):
-            dx, dy, dz = (
-                x - sorted_positions[j, 0],
-                y - sorted_positions[j, 1],
-                z - sorted_positions[j, 2] if D == 3 else 0.0,
-            )
+            dx, dy, dz = x - sorted_positions[j, 0], y - sorted_positions[j, 1], z - sorted_positions[j, 2]
             neighbours[degree] = j  # always written, kept if within R: no branch to mispredict
             degree += np.uintp((dx * dx + dy * dy + dz * dz <= radius_squared) & (j != s))
     return degree

@@ -2,7 +2,8 @@
 
 Agent j is a neighbour of i if j != i and |r_i - r_j| <= R, decided in float64 as |r_i - r_j|^2 <= R^2 (section 2.3 of
 the paper). Followers receive; leaders and obstacle agents only send. Of failed agents, stopped and drifting ones
-receive nothing, and silent and stopped ones send nothing. Connectivity is that of working agents.
+receive nothing, and silent and stopped ones send nothing. Connectivity is that of working agents. The last functions
+compare the groups of an agent's nearest neighbours.
 """
 
 from __future__ import annotations
@@ -44,6 +45,20 @@ class Graph:
     senders: Int64[np.ndarray, " edges"]
     shape: tuple[int, int]
 
+    @classmethod
+    def from_edges(
+        cls, rows: Int64[np.ndarray, " edges"], senders: Int64[np.ndarray, " edges"], shape: tuple[int, int]
+    ) -> Graph:
+        """Return the graph of these edges; `rows`, b * N + i for receiver i of flock b, must be sorted."""
+        starts = np.zeros(shape[0] * shape[1] + 1, np.int64)
+        np.cumsum(np.bincount(rows, minlength=len(starts) - 1), out=starts[1:])
+        return cls(starts, senders, shape)
+
+    @property
+    def rows(self) -> Int64[np.ndarray, " edges"]:
+        """The receiver of each edge, b * N + i for agent i of flock b."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
     @property
     def degrees(self) -> Int64[np.ndarray, "B N"]:
         """|N_i|, the number of neighbours of each agent, (B, N)."""
@@ -58,54 +73,39 @@ class Graph:
     def edges(self, flock: int) -> Int64[np.ndarray, "edges 2"]:
         """Return the edges of one flock as rows (receiver, sender)."""
         flock, N = range(self.shape[0])[flock], self.shape[1]
-        # The list of receiver i has degrees[i] senders; lists follow each other.
-        receivers = np.repeat(np.arange(N), self.degrees[flock])
         senders = self.senders[self.starts[flock * N] : self.starts[(flock + 1) * N]]
-        return np.stack([receivers, senders], axis=1)
+        return np.stack([np.repeat(np.arange(N), self.degrees[flock]), senders], axis=1)
 
     def subgraph(self, keep: Bool[np.ndarray, " N"], agents: int) -> Graph:
         """Return the graph of the kept agents, renumbered in their order as the first of a flock of `agents` agents.
 
         Edges to or from other agents are dropped; the agents after the kept ones have no edges.
         """
-        # The new index of every kept agent, and each edge as (flock, receiver, sender).
-        B, _ = self.shape
-        position = np.cumsum(keep) - 1
-        receivers = np.repeat(np.arange(self.degrees.size), self.degrees.ravel())
-        flock, receiver = np.divmod(receivers, len(keep))
-        # Keep an edge if both of its ends are kept; the cumulative sum of edges by receiver is where each list starts.
+        flock, receiver = np.divmod(self.rows, len(keep))
+        new_index = np.cumsum(keep) - 1
         stays = keep[receiver] & keep[self.senders]
-        rows = flock[stays] * agents + position[receiver[stays]]
-        starts = np.zeros(B * agents + 1, np.int64)
-        np.cumsum(np.bincount(rows, minlength=B * agents), out=starts[1:])
-        return Graph(starts, position[self.senders[stays]], (B, agents))
+        rows = flock[stays] * agents + new_index[receiver[stays]]
+        return Graph.from_edges(rows, new_index[self.senders[stays]], (self.shape[0], agents))
 
     def select_flocks(self, which: Bool[np.ndarray, " B"]) -> Graph:
         """Return the graph of the flocks where `which` is True."""
-        rows = np.repeat(which, self.shape[1])
-        starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[rows])])
-        senders = self.senders[np.repeat(rows, np.diff(self.starts))]
-        return Graph(starts, senders, (int(which.sum()), self.shape[1]))
+        flock, receiver = np.divmod(self.rows, self.shape[1])
+        stays = which[flock]
+        rows = (np.cumsum(which) - 1)[flock[stays]] * self.shape[1] + receiver[stays]
+        return Graph.from_edges(rows, self.senders[stays], (int(which.sum()), self.shape[1]))
 
     def renumber_agents(self, agent_ids: Int64[np.ndarray, " N"]) -> Graph:
         """Return the graph in which agent s of every flock has the index agent_ids[s], with sorted lists of senders."""
-        B, N = self.shape
-        flock, receiver = np.divmod(np.repeat(np.arange(B * N), self.degrees.ravel()), N)
-        rows, senders = flock * N + agent_ids[receiver], agent_ids[self.senders]
-        # Sort the lists by the new index of their receiver.
+        flock, receiver = np.divmod(self.rows, self.shape[1])
+        rows, senders = flock * self.shape[1] + agent_ids[receiver], agent_ids[self.senders]
         order = np.lexsort((senders, rows))
-        starts = np.zeros_like(self.starts)
-        np.cumsum(np.bincount(rows, minlength=B * N), out=starts[1:])
-        return Graph(starts, senders[order], self.shape)
+        return Graph.from_edges(rows[order], senders[order], self.shape)
 
     def drop_senders(self, muted: Bool[np.ndarray, "B N"]) -> Graph:
         """Return the graph without edges from the muted agents, (B, N)."""
-        # The row of each edge's receiver, from which the sender's flock follows.
-        rows = np.repeat(np.arange(self.degrees.size), self.degrees.ravel())
+        rows = self.rows
         is_sent = ~muted[rows // self.shape[1], self.senders]
-        starts = np.zeros_like(self.starts)
-        np.cumsum(np.bincount(rows[is_sent], minlength=self.degrees.size), out=starts[1:])
-        return Graph(starts, self.senders[is_sent], self.shape)
+        return Graph.from_edges(rows[is_sent], self.senders[is_sent], self.shape)
 
 
 class Connectivity(NamedTuple):
@@ -140,8 +140,7 @@ def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     # Count first, to size the list of senders and each receiver's part of it; then list.
     roles = flock.roles if flock.all_working else flock.effective_roles
     degrees, _ = compute_connectivity(flock, comm_radius, roles)
-    starts = np.zeros(degrees.size + 1, np.int64)
-    np.cumsum(degrees.ravel(), out=starts[1:])
+    starts = np.concatenate([[0], np.cumsum(degrees)])
     senders = np.empty(starts[-1], np.int64)
     run_over_flocks(
         _list_neighbours, flock, flock.positions, as_read_only(roles), comm_radius, starts.astype(np.uintp), senders
@@ -175,19 +174,27 @@ def compute_connectivity(flock: Flock, comm_radius: float | None = None, roles: 
         roles: (B, N), which replace those of the flock; conditions of agents are ignored.
     """
     comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
-    degrees = np.empty(flock.shape[:2], np.int64)
-    labels = np.empty(flock.shape[:2], np.int64)
+    degrees, labels = np.empty(flock.shape[:2], np.int64), np.empty(flock.shape[:2], np.int64)
     # Read-only, as the arrays of a flock are, so that kernels compile once.
     counted = flock.roles if roles is None else as_read_only(roles)
     run_over_flocks(_compute_flocks_connectivity, flock, flock.positions, counted, comm_radius, degrees, labels)
     return Connectivity(degrees, labels)
 
 
+def label_components(graph: Graph, member: Bool[np.ndarray, "B N"]) -> Int64[np.ndarray, "B N"]:
+    """Return the component labels (B, N) of members, joined by edges of either direction between members.
+
+    Labels are 0, 1, .. in the order of the first agents of components; -1 for other agents.
+    """
+    labels = np.where(member, np.int64(0), np.int64(-1))
+    _label_graph(graph.starts, graph.senders, member, labels)
+    return labels
+
+
 def run_over_flocks(kernel: Any, flock: Flock, *arguments: Any) -> None:
     """Call `kernel(*arguments, first, last)` for ranges of flocks first .. last - 1 that cover all, on several threads.
 
-    Raises:
-        NumericRangeError: a kernel returned False, as positions are out of range.
+    Raise NumericRangeError if a kernel returns False, as positions are out of range.
     """
     parts = split_flocks(*flock.shape[:2])
     if not all(threads.run_parallel(kernel, [(*arguments, *part) for part in parts])):
@@ -211,6 +218,35 @@ def unite(parent: Array, i: Index, j: Index) -> None:
 
 
 @kernel
+def _number_sets(parent: Array, labels: Array) -> None:
+    """Write the labels (N,) of a union-find forest, 0, 1, .. by the smallest agents of sets; labels below 0 stay."""
+    next_label = 0
+    for i in range(np.uintp(labels.size)):
+        if labels[i] < 0:
+            continue
+        # The smallest agent represents its set, and so comes before the others.
+        root = find_root(parent, i)
+        if root == i:
+            labels[i] = next_label
+            next_label += 1
+        else:
+            labels[i] = labels[root]
+
+
+@kernel
+def _label_graph(starts: Array, senders: Array, member: Array, labels: Array) -> None:
+    """Write the labels of all flocks, which are 0 for members and -1 for others before."""
+    B, N = member.shape
+    for b in range(B):
+        parent = np.arange(N).astype(np.uintp)
+        for i in range(N):
+            for e in range(starts[b * N + i], starts[b * N + i + 1]):
+                if member[b, i] and member[b, senders[e]]:
+                    unite(parent, np.uintp(i), np.uintp(senders[e]))
+        _number_sets(parent, labels[b])
+
+
+@kernel
 def make_connectivity_buffers(N: Index) -> ConnectivityBuffers:
     """Allocate a thread's memory for flocks of N agents."""
     return ConnectivityBuffers(make_flock_buffers(N), np.empty(N, np.uintp))
@@ -224,16 +260,15 @@ def compute_flock_connectivity(
 
     Degrees are 0 for all but followers; labels are -1 for obstacle agents.
     """
-    flock_buffers, parent = buffers.flock, buffers.parents
-    order, starts, sorted_positions = flock_buffers.cells.order, flock_buffers.cells.starts, flock_buffers.positions
-    runs, neighbours = flock_buffers.workspace.runs, flock_buffers.workspace.neighbours
-    shape = sort_flock(positions, comm_radius, flock_buffers)
+    parent = buffers.parents
+    (order, starts, _), sorted_positions, runs, neighbours = buffers.flock
+    shape = sort_flock(positions, comm_radius, buffers.flock)
     if shape[0] == 0:
         return False
     # Each agent is a set until an edge joins it to another.
-    N = np.uintp(positions.shape[0])
-    for i in range(N):
+    for i in range(np.uintp(positions.shape[0])):
         parent[i] = i
+        labels[i] = -1 if roles[i] == OBSTACLE else 0
     # The in-degree |N_i| of every follower, and its edges to agents other than obstacle agents.
     for c in range(shape[0] * shape[1] * shape[2]):
         count = list_nearby_runs(c, shape, starts, runs)
@@ -247,17 +282,7 @@ def compute_flock_connectivity(
                 j = order[neighbours[n]]
                 if roles[j] != OBSTACLE:
                     unite(parent, i, j)
-    # Number the sets by their smallest agents, which represent them and so come before the others of their sets.
-    next_label = 0
-    for i in range(N):
-        root = find_root(parent, i)
-        if roles[i] == OBSTACLE:
-            labels[i] = -1
-        elif root == i:
-            labels[i] = next_label
-            next_label += 1
-        else:
-            labels[i] = labels[root]
+    _number_sets(parent, labels)
     return True
 
 
@@ -282,10 +307,8 @@ def _list_neighbours(
     Positions must be in range. Return True.
     """
     N = positions.shape[1]
-    # Once for all flocks of this thread.
     buffers = make_flock_buffers(N)
-    order, starts, sorted_positions = buffers.cells.order, buffers.cells.starts, buffers.positions
-    runs, neighbours = buffers.workspace.runs, buffers.workspace.neighbours
+    (order, starts, _), sorted_positions, runs, neighbours = buffers
     for b in range(first, last):
         # The count of neighbours has refused positions out of range already.
         shape = sort_flock(positions[b], comm_radius, buffers)
@@ -298,9 +321,6 @@ def _list_neighbours(
                     for n in range(degree):
                         senders[begins[np.uintp(b * N) + i] + n] = order[neighbours[n]]
     return True
-
-
-# The groups of an agent's nearest neighbours within R.
 
 
 def has_own_group_majority(flock: Flock, nearest: int) -> Bool[np.ndarray, "B N"]:
@@ -323,8 +343,7 @@ def _compare_groups(
     """Write `has_majority` of agents with a group in flocks first .. last - 1; return False if one is out of range."""
     _, N, D = positions.shape
     buffers = make_flock_buffers(N)
-    order, starts, sorted_positions = buffers.cells.order, buffers.cells.starts, buffers.positions
-    runs, neighbours = buffers.workspace.runs, buffers.workspace.neighbours
+    (order, starts, _), sorted_positions, runs, neighbours = buffers
     squares, nearest_groups = np.empty(nearest), np.empty(nearest, np.int32)
     for b in range(first, last):
         shape = sort_flock(positions[b], comm_radius, buffers)

@@ -14,7 +14,7 @@ from equiflock.flock import Flock, Observations, Vectors
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import AnyBody, Controller, FusedStep, LocalController, Sensing
 from equiflock.simulation.flight_builder import make_decision_function
-from equiflock.simulation.fused_step import FlockArrays, FusedTrainingStep, make_fused_training_step
+from equiflock.simulation.fused_step import make_fused_step
 
 
 class Mixture:
@@ -49,79 +49,27 @@ class Mixture:
         self.call_student: Callable[..., NDArray[Any]] = as_numpy_function(student)
         self._call_expert, _ = make_decision_function(expert)
         self.sensing = sensing or DelayedAggregation(expert.senses)
-        self._restored_draw: float | None = None
+        self._expert_acts: bool | None = None
 
     def __call__(self, flock: Flock, observations: Observations) -> NDArray[Any]:
         """Return the accelerations (B, N, D) of all agents, either all from the expert or all from the student."""
         # The expert's accelerations are the training targets in every step.
-        self.target = self._call_expert(flock, self.sensing.observe(flock))
-        if self.draw() < self.beta:
-            return self.target
+        target = self._call_expert(flock, self.sensing.observe(flock))
+        expert_acts = self.draw()
+        self.end_step(target)
         # Copy, because these observations are read-only and torch has no read-only tensors.
-        return self.call_student(observations.copy())
+        return target if expert_acts else self.call_student(observations.copy())
 
-    def draw(self) -> float:
-        """Return a uniform number from [0, 1); the expert acts if it is below beta.
+    def draw(self) -> bool:
+        """Return whether the expert acts in this step, drawn with probability beta; the same until `end_step`."""
+        if self._expert_acts is None:
+            self._expert_acts = bool(self.rng.random() < self.beta)
+        return self._expert_acts
 
-        The first call after `restore_draw` returns the restored number instead.
-        """
-        number, self._restored_draw = self.rng.random() if self._restored_draw is None else self._restored_draw, None
-        return number
-
-    def restore_draw(self, number: float) -> None:
-        """Make the next draw return this number, after a step that failed."""
-        self._restored_draw = number
+    def end_step(self, target: Vectors) -> None:
+        """Store the expert's accelerations (B, N, D) of this step; the next one draws again."""
+        self.target, self._expert_acts = target, None
 
     def make_fused_step(self, sensing: Sensing, body: AnyBody) -> FusedStep | None:
         """Return the fused step, or None if this combination of expert, student, sensing and body is unsupported."""
-        training_step = make_fused_training_step(self.expert, self.call_student, (self.sensing, sensing), body)
-        return None if training_step is None else FusedMixtureStep(self, training_step)
-
-
-class FusedMixtureStep:
-    """Fused step of a flight under a mixture; implements `equiflock.protocols.FusedStep`.
-
-    Args:
-        mixture: draws whether expert or student acts, and stores the expert's accelerations.
-        training_step: computes the step.
-    """
-
-    def __init__(self, mixture: Mixture, training_step: FusedTrainingStep) -> None:
-        self.mixture = mixture
-        self.fits = training_step.fits
-        self._training_step = training_step
-        self._target: Vectors = np.empty((0, 0, 0))
-
-    def step(
-        self,
-        flock: Flock,
-        state: FlockArrays,
-        accelerations: Vectors,
-        time_step: float,
-        active: NDArray[Any],
-        move_first: bool,
-    ) -> Observations | None:
-        """Move the flock if `move_first`, compute the observations of both policies, and let one write `accelerations`.
-
-        Return the student's observations, or None if the step failed; the mixture, called for the same step, then draws
-        the same number. `mixture.target` is set to the expert's accelerations.
-        """
-        mixture = self.mixture
-        if self._target.shape != accelerations.shape:
-            self._target = np.empty_like(accelerations)
-        number = mixture.draw()
-        arrays = flock, state, accelerations, self._target
-        observations = self._training_step(
-            *arrays, time_step, move_first=move_first, student_acts=number >= mixture.beta
-        )
-        # If the fused step fails, the caller calls the mixture for the same step.
-        if observations is None:
-            mixture.restore_draw(number)
-        mixture.target = self._target
-        return observations
-
-    def skip(
-        self, flock: Flock, state: FlockArrays, accelerations: Vectors, time_step: float, move_first: bool, steps: int
-    ) -> bool:
-        """Return False: no step can be skipped, because every step adds a tuple to the replay."""
-        return False
+        return make_fused_step(sensing, self.call_student, body, expert=self)

@@ -25,37 +25,52 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError, NumericRangeError, check_choice, check_positive, shorten_repr
 from equiflock._runtime.jit import Array
-from equiflock._runtime.threads import MAX_SMALL_FLOCK
+from equiflock._runtime.threads import MAX_SMALL_FLOCK, split_flocks
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, check_flock
+from equiflock.graph.cell_list import MAX_CELL_INDEX, make_out_of_range_error
 from equiflock.graph.radius_graph import Graph, radius_graph
-from equiflock.observations.aggregation_kernels import ChannelSpec, KernelArgs, pack_kernel_args
+from equiflock.observations.aggregation_kernels import (
+    ChannelSpec,
+    KernelArgs,
+    LargeFlockAggregator,
+    aggregate_flocks,
+    aggregate_listed,
+    pack_kernel_args,
+)
+from equiflock.observations.channel_sums import LARGEST_SUM, PAPER_CHANNELS
 from equiflock.observations.feature_weights import build_senses_table
 from equiflock.observations.message_buffer import MessageBuffer, RadioState
-from equiflock.observations.message_graph import count_neighbours
-from equiflock.observations.orbit import NO_ORBIT, ObstacleRule, Orbit
-from equiflock.observations.paper_sums import PAPER_CHANNELS
-from equiflock.observations.parallel_aggregation import (
-    LargeFlockAggregator,
-    aggregate_fixed_graph,
-    aggregate_small_flocks,
-    make_off_scale_error,
-)
+from equiflock.observations.orbit import NO_ORBIT, ObstacleRule, Orbit, count_neighbours
 from equiflock.observations.radio import Radio
-from equiflock.observations.radio_kernels import RadioArgs
+from equiflock.observations.radio_kernels import RadioArgs, pack_radio_args
 
 Obstacles = Literal["nearest", "all"]
 
 
-class ObservationBuffers(NamedTuple):
-    """The observations of two steps, a row of K * C * D numbers per agent."""
+class ObservationBuffer(NamedTuple):
+    """The observations of one step, twice in the same memory."""
+
+    observations: Observations
+    """(B, N, K, C, D) float32."""
+    rows: Array
+    """(B, N, K * C * D): a row per agent, as kernels take it."""
+
+
+class StepArgs(NamedTuple):
+    """The arguments of `aggregate_flocks` that belong to the aggregation, for a kernel that makes whole steps."""
 
     previous: Array
-    """(B, N, K * C * D) float32: Z(t - dt)."""
+    """(B, N, K * C * D) float32: Z(t - dt). It swaps with `current` at every step after the first."""
     current: Array
     """(B, N, K * C * D) float32: memory for Z(t)."""
+    packed_args: tuple[Any, ...]
+    """The `KernelArgs`, packed."""
+    packed_radio: tuple[Any, ...] | None
+    """The `RadioArgs` of the first step, packed; None if all messages arrive at once and exact."""
 
 
 def observe(flock: Flock, senses: Senses, *, comm_radius: float | None = None) -> Observations:
@@ -83,8 +98,9 @@ class DelayedAggregation:
         obstacles: which obstacle agents within R are neighbours and count in |N_i|, "nearest" or "all".
         radio: how messages travel; default: all arrive at once and exact.
 
-    Memory is O(N), times the largest age of a message in steps. The array that `observe` returns is overwritten at the
-    step after the next.
+    It owns the observations of two steps: `observe` makes a step, `load_memory` sets what agents observed before, and a
+    kernel that makes whole steps runs between `begin_steps` and, if it fails, `rollback`. Memory is O(N), times the
+    largest age of a message in steps.
     """
 
     def __init__(
@@ -102,18 +118,20 @@ class DelayedAggregation:
         self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
         self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
         self.orbit = orbit
-        self.radio_state = RadioState(senses.requires_ideal_radio)
-        # Z(t) and Z(t - dt) swap at every step; they are allocated with the first flock.
+        self.fixed_graph: Graph | None = None
+        """The graph of the first step, which a fixed topology keeps; None for a dynamic one, or before that step."""
+        self._radio_state = RadioState(senses.requires_ideal_radio)
+        # Z(t) of the last step, and the memory of Z(t - dt): they swap at every step.
+        self._current: ObservationBuffer | None = None
+        self._previous: ObservationBuffer | None = None
+        self._shape: tuple[int, ...] | None = None
+        """(B, N, D) of the flock; None if the channels are not prepared."""
         self._channel_spec: ChannelSpec | None = None
         self._kernel_args: tuple[KernelArgs, tuple[Any, ...]] | None = None
         """The `KernelArgs` of the last step, and the same packed."""
-        self._observations: Observations | None = None
-        self._previous_observations: Observations | None = None
-        self._flock_shape = (0, 0, 0)
-        """(B, N, D) of the flock."""
-        self.fixed_graph: Graph | None = None
-        """The graph of the first step, which a fixed topology keeps; None for a dynamic one, or before that step."""
         self._large_aggregator: LargeFlockAggregator | None = None
+        self._begun: tuple[int, Array | None] = 0, None
+        """Steps of the last `begin_steps`, and a copy of Z(t - dt) if they overwrite it."""
         self.radio = radio
 
     @property
@@ -122,13 +140,18 @@ class DelayedAggregation:
 
         Messages in transit are lost unless both radios have the same `memory`.
         """
-        return self.radio_state.radio
+        return self._radio_state.radio
 
     @radio.setter
     def radio(self, radio: Radio | None) -> None:
-        self.radio_state.set_radio(radio)
+        self._radio_state.set_radio(radio)
         # The records of a large flock have rows for the receivers if there is a delay.
         self._large_aggregator = None
+
+    @property
+    def message_buffer(self) -> MessageBuffer | None:
+        """The messages in transit; None if all arrive at once and exact."""
+        return self._radio_state.message_buffer
 
     @property
     def orbit(self) -> Orbit | None:
@@ -151,11 +174,20 @@ class DelayedAggregation:
         InputError if the senses require an ideal radio and messages may be lost, late or inexact.
         """
         keep_state = senses.has_same_memory(self.senses)
-        self.radio_state.set_senses(senses.requires_ideal_radio, keep_state)
-        self.senses, self._channel_spec = senses, None  # built at the next step
+        self._radio_state.set_senses(senses.requires_ideal_radio, keep_state)
+        self.senses, self._shape = senses, None
         self.fixed_graph = self.fixed_graph if senses.topology == "fixed" else None
         if not keep_state:
-            self._observations = self._previous_observations = self._large_aggregator = None
+            self._current = self._previous = self._large_aggregator = None
+
+    def load_memory(self, flock: Flock, observations: Observations) -> None:
+        """Continue as if the agents had observed this at the step before: (B, N, up to K, C, D); zeros beyond.
+
+        Only hops 1 .. K - 1 matter.
+        """
+        memory = self._prepare(self.senses.scale_flock(check_flock(flock))).observations
+        memory[:] = 0.0
+        memory[:, :, : observations.shape[2]] = observations
 
     def observe(
         self,
@@ -174,19 +206,108 @@ class DelayedAggregation:
                 within a cell are summed in the order of their ids.
         """
         flock = self.senses.scale_flock(check_flock(flock))
-        previous, observations = self.swap_buffers(flock)
-        B = len(flock)
-        active = np.arange(B) if flying is None else flying.nonzero()[0]
-        if len(active) < B:
-            observations[~flying] = 0.0  # type: ignore[operator]
-        if (message_buffer := self.radio_state.get_message_buffer(flock)) is not None:
+        active = np.arange(len(flock)) if flying is None else flying.nonzero()[0]
+        previous, observations = self._rotate(flock, active)
+        if (message_buffer := self._radio_state.get_message_buffer(flock)) is not None:
             self._observe_by_radio(message_buffer, flock, active, previous, observations, agent_ids)
         elif len(active) > 0 and self.senses.requires_ideal_radio:
             self._observe_with_sender_mean(flock, active, previous, observations, agent_ids)
         elif len(active) > 0:
             self._fill_observations(flock, active, previous, observations, agent_ids)
-        assert self._observations is not None
-        return self._observations
+        return self.observations
+
+    @property
+    def observations(self) -> Observations:
+        """Z(t) of the last step, (B, N, K, C, D), in memory that the step after the next overwrites."""
+        assert self._current is not None
+        return self._current.observations
+
+    def begin_steps(self, flock: Flock, active: Int64[np.ndarray, " active"], steps: int = 1) -> StepArgs:
+        """Advance by `steps` time steps, whose observations a kernel computes in place of `observe`.
+
+        The flock must be in the units of the senses, small, with working agents only, and the radio without memory.
+        Observations of flocks that are not active become zero.
+        """
+        previous, observations = self._rotate(flock, active, steps)
+        self._begun = steps, previous.copy() if steps > 1 else None
+        packed_radio = None
+        if (message_buffer := self._radio_state.message_buffer) is not None:
+            message_buffer.begin_step(flock, previous)
+            packed_radio = pack_radio_args(message_buffer.make_radio_args(flock))
+            message_buffer.step += steps - 1
+        return StepArgs(previous, observations, self._get_kernel_args(flock)[1], packed_radio)
+
+    def rollback(self) -> None:
+        """Undo the last `begin_steps`, after its kernel has failed."""
+        steps, copy = self._begun
+        if steps % 2 == 1:
+            self._current, self._previous = self._previous, self._current
+        if copy is not None:
+            assert self._current is not None
+            self._current.rows[:] = copy
+        if (message_buffer := self._radio_state.message_buffer) is not None:
+            message_buffer.step -= steps
+
+    def _rotate(self, flock: Flock, active: Array, steps: int = 1) -> tuple[Array, Array]:
+        """Advance by `steps` steps; return Z(t - dt) and the memory for Z(t) of the first, rows of K * C * D numbers.
+
+        Observations of flocks that are not active become zero.
+        """
+        last, memory = self._prepare(flock), self._previous
+        assert memory is not None
+        if len(active) < len(flock):
+            memory.rows[np.delete(np.arange(len(flock)), active)] = 0.0
+        if steps % 2 == 1:
+            self._current, self._previous = memory, last
+        return last.rows, memory.rows
+
+    def _prepare(self, flock: Flock) -> ObservationBuffer:
+        """Return Z(t) of the last step; allocate zeros and describe the channels before the first one.
+
+        Raise InputError if the shape of the flock has changed.
+        """
+        shape = flock.positions.shape
+        if self._current is None or self._previous is None:
+            self._current, self._previous = self._make_buffer(shape), self._make_buffer(shape)
+            self._shape = None
+        if self._shape != shape:
+            B, N, _, _, D = self._current.observations.shape
+            if shape != (B, N, D):
+                raise InputError(f"the flock must stay {(B, N)}; got {shape[:2]}: use replace")
+            self._shape, self._kernel_args = shape, None
+            self._channel_spec = ChannelSpec(
+                is_mean=self.senses.channels[0][1] == "mean",
+                table=build_senses_table(self.senses, self._get_radius(flock)),
+                paper_channel_count=PAPER_CHANNELS if self.senses.starts_with_paper_channels else 0,
+                axes=tuple(range(D)),
+            )
+        return self._current
+
+    def _make_buffer(self, shape: tuple[int, ...]) -> ObservationBuffer:
+        """Allocate zeros for the observations of a flock of the shape (B, N, D)."""
+        B, N, D = shape
+        observations = np.zeros((B, N, self.senses.hops, self.senses.width, D), np.float32)
+        return ObservationBuffer(observations, observations.reshape(B, N, -1))
+
+    def _copy_buffers(self, shape: tuple[int, ...], agents: Int64[np.ndarray, " kept"]) -> None:
+        """Copy the observations of these agents, in this order, into new buffers of a flock; zeros for further agents.
+
+        New arrays, as the caller may still read the old ones.
+        """
+        if self._current is not None and self._previous is not None:
+            old = self._current, self._previous
+            self._current, self._previous = self._make_buffer(shape), self._make_buffer(shape)
+            for new, before in zip((self._current, self._previous), old, strict=True):
+                new.rows[:, : len(agents)] = before.rows[:, agents]
+
+    def _get_kernel_args(self, flock: Flock) -> tuple[KernelArgs, tuple[Any, ...]]:
+        """Return what kernels need besides state and radio, as is and packed; cached while it is unchanged."""
+        comm_radius = self._get_radius(flock)
+        if self._kernel_args is None or self._kernel_args[0].comm_radius != comm_radius:
+            assert self._channel_spec is not None
+            kernel_args = KernelArgs(self._obstacle_rule, comm_radius, self._channel_spec)
+            self._kernel_args = kernel_args, pack_kernel_args(kernel_args)
+        return self._kernel_args
 
     def _fill_observations(
         self,
@@ -202,32 +323,25 @@ class DelayedAggregation:
         With `radio_args`, flock and `previous` are as they were sent. Raise NumericRangeError if a value is too large.
         """
         _, N, D = flock.shape
-        if self.senses.topology == "fixed":
-            fine = aggregate_fixed_graph(
-                flock,
-                active,
-                previous,
-                observations,
-                self._get_fixed_graph(flock),
-                self.get_packed_args(flock),
-                radio_args,
-            )
-        elif N <= MAX_SMALL_FLOCK:
-            fine = aggregate_small_flocks(
-                flock, active, previous, observations, self.get_packed_args(flock), radio_args
-            )
+        kernel_args, packed_args = self._get_kernel_args(flock)
+        if self.senses.topology == "fixed" or N <= MAX_SMALL_FLOCK:
+            packed_radio = None if radio_args is None else pack_radio_args(radio_args)
+            state = flock.positions, flock.velocities, flock.roles, flock.groups, previous, observations
+            parts = [(0, 1)] if len(active) == 1 else split_flocks(len(active), N)
+            if self.senses.topology == "fixed":
+                graph = self._get_fixed_graph(flock)
+                common = *state, packed_args, packed_radio, graph.starts, graph.senders.view(np.uintp)
+                results = threads.run_parallel(aggregate_listed, [(*common, active[slice(*part)]) for part in parts])
+            else:
+                jobs = [(*state, packed_args, packed_radio, active[slice(*part)], 0) for part in parts]
+                results = threads.run_parallel(aggregate_flocks, jobs)
         else:
             if self._large_aggregator is None or self._large_aggregator.agents != N:
                 older_size = (self.senses.hops - 1) * self.senses.width * D
                 self._large_aggregator = LargeFlockAggregator(N, D, older_size, self.radio.delay > 0)
-            kernel_args = self.get_kernel_args(flock)
-            fine = all(
-                self._large_aggregator.observe(
-                    flock, b, previous[b], observations[b], agent_ids, kernel_args, radio_args
-                )
-                for b in active
-            )
-        if not fine:
+            aggregator, rest = self._large_aggregator, (agent_ids, kernel_args, radio_args)
+            results = [aggregator.observe(flock, b, previous[b], observations[b], *rest) for b in active]
+        if not all(results):
             raise self._make_off_scale_error(flock)
 
     def _observe_by_radio(
@@ -244,7 +358,7 @@ class DelayedAggregation:
         All observations are zero while no message can have arrived yet. Raise NumericRangeError if a value is too
         large.
         """
-        message_buffer.begin_step(flock, previous, None if flock.all_working else flock.muted)
+        message_buffer.begin_step(flock, previous)
         flock = self._with_effective_roles(flock)
         # A fixed topology is that of the first step, even if its messages arrive later.
         graph = self._get_fixed_graph(flock) if self.senses.topology == "fixed" else None
@@ -253,19 +367,13 @@ class DelayedAggregation:
             observations[:] = 0.0
         elif message_buffer.mixes_send_steps:
             if not message_buffer.aggregate_delayed_messages(
-                flock, active, self.get_kernel_args(flock), graph, observations, agent_ids, self.senses.time_scale
+                flock, active, self._get_kernel_args(flock)[0], graph, observations, agent_ids, self.senses.time_scale
             ):
                 raise self._make_off_scale_error(flock)
         else:
+            radio_args = message_buffer.make_radio_args(flock, self.senses.time_scale)
             sent_flock, sent_observations = message_buffer.get_sent_state(flock, previous)
-            self._fill_observations(
-                sent_flock,
-                active,
-                sent_observations,
-                observations,
-                agent_ids,
-                message_buffer.make_radio_args(flock, self.senses.time_scale),
-            )
+            self._fill_observations(sent_flock, active, sent_observations, observations, agent_ids, radio_args)
 
     def _with_effective_roles(self, flock: Flock) -> Flock:
         """Return a view of the flock with R of the senses, and stopped and drifting agents as leaders.
@@ -289,63 +397,15 @@ class DelayedAggregation:
         # The kernels return means; times |N_i| they are sums.
         observations[:, :, self.senses.width * flock.shape[2] :] *= counts
 
-    def swap_buffers(self, flock: Flock) -> ObservationBuffers:
-        """Advance by one time step: return Z(t - dt), and the memory for Z(t), which the caller fills in.
-
-        `observe` begins with it; so do callers that compute Z(t) without `observe`. A second call undoes it. The first
-        call allocates zeros; raise InputError if the shape of the flock has changed since.
-        """
-        # At the first step there is no past: zeros. Afterwards only `replace` changes the flock's size.
-        B, N, _ = shape = check_flock(flock).shape
-        if self._channel_spec is None or len(self._channel_spec.axes) != shape[2]:
-            self._kernel_args = None
-            self._channel_spec = ChannelSpec(
-                is_mean=self.senses.channels[0][1] == "mean",
-                table=build_senses_table(self.senses, self._get_radius(flock)),
-                paper_channel_count=PAPER_CHANNELS if self.senses.starts_with_paper_channels else 0,
-                axes=tuple(range(shape[2])),
-            )
-        if self._observations is None or self._previous_observations is None:
-            self._observations, self._previous_observations = (
-                np.zeros(self._compute_shape(flock), np.float32) for _ in range(2)
-            )
-            self._flock_shape = shape
-        elif self._flock_shape != shape:
-            raise InputError(f"the flock must stay {self._flock_shape[:2]}; got {shape[:2]}: use replace")
-        # Z(t) of the step before is Z(t - dt) now; the kernels overwrite the older one.
-        self._observations, self._previous_observations = self._previous_observations, self._observations
-        return ObservationBuffers(self._previous_observations.reshape(B, N, -1), self._observations.reshape(B, N, -1))
-
-    def get_kernel_args(self, flock: Flock) -> KernelArgs:
-        """Return what the kernels need besides the state and the radio, cached while it is unchanged.
-
-        Call it after `swap_buffers`.
-        """
-        return self._get_args(flock)[0]
-
-    def get_packed_args(self, flock: Flock) -> tuple[Any, ...]:
-        """Return `get_kernel_args` packed as plain tuples, for kernels that are called for small flocks."""
-        return self._get_args(flock)[1]
-
-    def _get_args(self, flock: Flock) -> tuple[KernelArgs, tuple[Any, ...]]:
-        """Return the `KernelArgs` and the same packed; both are built again if R, channels or obstacle rule changed."""
-        comm_radius = self._get_radius(flock)
-        if self._kernel_args is None or self._kernel_args[0].comm_radius != comm_radius:
-            assert self._channel_spec is not None
-            kernel_args = KernelArgs(self._obstacle_rule, comm_radius, self._channel_spec)
-            self._kernel_args = kernel_args, pack_kernel_args(kernel_args)
-        return self._kernel_args
-
-    def _compute_shape(self, flock: Flock) -> tuple[int, ...]:
-        """Return the shape of observations, (B, N, K, C, D)."""
-        B, N, D = flock.shape
-        return B, N, self.senses.hops, self.senses.width, D
-
     def _make_off_scale_error(self, flock: Flock) -> NumericRangeError:
-        """Return the error for which the kernels refused a flock."""
+        """Return the error for which the kernels refused a flock: its state, or the sum of a declared feature."""
         assert self._channel_spec is not None
-        return make_off_scale_error(
-            flock, self._get_radius(flock), self.senses, has_declared_channels=self._channel_spec.table is not None
+        state = max(np.abs(flock.positions).max() / self._get_radius(flock), np.abs(flock.velocities).max())
+        if self._channel_spec.table is None or not state <= MAX_CELL_INDEX:
+            return make_out_of_range_error()
+        names = ", ".join(dict.fromkeys(name for name, _ in self.senses.channels))
+        return NumericRangeError(
+            f"sums of features must be numbers below {LARGEST_SUM:g}; one of {names} is off the scale"
         )
 
     def _get_radius(self, flock: Flock) -> float:
@@ -358,7 +418,7 @@ class DelayedAggregation:
         It contains all obstacle agents in reach: the obstacle rule, which may keep only the nearest, is not applied.
         """
         flock = self.senses.scale_flock(flock)
-        if (message_buffer := self.radio_state.message_buffer) is not None:
+        if (message_buffer := self._radio_state.message_buffer) is not None:
             return message_buffer.compute_message_graph(self._with_effective_roles(flock), self.fixed_graph, agent_ids)
         return radius_graph(flock, self._get_radius(flock)) if self.fixed_graph is None else self.fixed_graph
 
@@ -369,14 +429,12 @@ class DelayedAggregation:
 
     def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
         """Reorder observations and messages: the new agent s is the old agent order[s]."""
-        if self._observations is not None and self._previous_observations is not None:
-            self._observations, self._previous_observations = (
-                self._observations[:, order],
-                self._previous_observations[:, order],
-            )
+        if self._current is not None:
+            B, N, _, _, D = self._current.observations.shape
+            self._copy_buffers((B, N, D), order)
         self._large_aggregator = None  # sorted by the old indices
-        if self.radio_state.message_buffer is not None:
-            self.radio_state.message_buffer.renumber(order)
+        if self._radio_state.message_buffer is not None:
+            self._radio_state.message_buffer.renumber(order)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Continue with another flock, whose first agents are those in the mask `keep` (N,) of present agents.
@@ -384,20 +442,11 @@ class DelayedAggregation:
         Kept agents keep observations, messages and, in a fixed topology, the links among them. New agents start with
         zero observations, no messages and no links.
         """
-        kept = int(keep.sum())
-        N = flock.shape[1]
-        # New agents have no past: zeros.
-        for name in ("_observations", "_previous_observations"):
-            old = getattr(self, name)
-            if old is not None:
-                new = np.zeros(self._compute_shape(flock), np.float32)
-                new[:, :kept] = old[:, keep]
-                setattr(self, name, new)
-                self._flock_shape = flock.shape
+        self._copy_buffers(flock.shape, np.flatnonzero(keep))
         # A fixed topology keeps the links among the kept agents; new agents have no links.
         if self.fixed_graph is not None:
-            self.fixed_graph = self.fixed_graph.subgraph(keep, N)
-        self.radio_state.replace(self.senses.scale_flock(flock), keep)
+            self.fixed_graph = self.fixed_graph.subgraph(keep, flock.shape[1])
+        self._radio_state.replace(self.senses.scale_flock(flock), keep)
         self._large_aggregator = None
 
     def _get_fixed_graph(self, flock: Flock) -> Graph:

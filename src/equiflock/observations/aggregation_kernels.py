@@ -1,6 +1,7 @@
 """The kernels of `aggregation`: the observations of each agent, summed over its neighbours in a fixed order.
 
-In `previous` and `observations` an agent's K x C x D block is one row.
+Small flocks are distributed over threads whole, a large one by its cells. In `previous` and `observations` an agent's
+K x C x D block is one row. A kernel returns False if a flock or a sum is out of range.
 
 Where an argument is None, Numba prunes the branches that need it, and compiles faster; it does the same with branches
 on the length of a tuple, here `axes`. Pruning needs a separate argument, so `table` is passed beside `channel_spec`.
@@ -11,36 +12,43 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int64
 
+from equiflock._runtime import threads
 from equiflock._runtime.jit import Array, Index, kernel
-from equiflock.flock import FOLLOWER, OBSTACLE
-from equiflock.graph.cell_list import Numbering, SortedCells, make_cell_list, sort_into_cells
-from equiflock.observations.channel_sums import FeatureBuffers, aggregate_declared_channels, make_feature_buffers
+from equiflock._runtime.threads import AGENTS_PER_THREAD
+from equiflock.flock import FOLLOWER, OBSTACLE, Flock
+from equiflock.graph.cell_list import make_cell_list, sort_by_agent_id, sort_into_cells
+from equiflock.observations.channel_sums import (
+    PAPER_CHANNELS,
+    aggregate_declared_channels,
+    aggregate_measured_channels,
+    aggregate_paper_channels,
+)
 from equiflock.observations.feature_weights import ChannelTable
 from equiflock.observations.neighbour_lists import (
     BATCH_AGENTS,
-    ListBuffers,
-    NeighbourLists,
+    Batch,
+    BatchBuffers,
     Records,
-    RolesGroups,
-    RuleResult,
-    apply_obstacle_rule,
+    SortedCells,
     compute_cells_per_block,
     compute_offsets,
+    gather_records,
     list_batch,
-    make_list_buffers,
-    make_rule_buffers,
+    make_batch_buffers,
+    make_records,
 )
-from equiflock.observations.orbit import ObstacleRule, OrbitCoefficients
-from equiflock.observations.paper_sums import PAPER_CHANNELS, aggregate_measured_channels, aggregate_paper_channels
+from equiflock.observations.orbit import ObstacleRule, OrbitCoefficients, apply_obstacle_rule
 from equiflock.observations.radio_kernels import (
+    FlockRadio,
     RadioArgs,
-    SenderHashes,
+    apply_radio,
     drop_lost_messages,
+    make_flock_radio,
     measure_messages,
     unpack_radio_args,
 )
-from equiflock.observations.records import apply_radio, gather_records, make_records, make_sender_hashes
 
 
 class ChannelSpec(NamedTuple):
@@ -80,280 +88,6 @@ def unpack_kernel_args(packed: tuple[Any, ...]) -> KernelArgs:
     return KernelArgs(rule, comm_radius, ChannelSpec(*channel_spec))
 
 
-class FlockRadio(NamedTuple):
-    """The radio of one flock of a batch."""
-
-    flock: Index
-    """The index of the flock."""
-    args: RadioArgs
-    sender_hashes: SenderHashes
-
-
-class BatchBuffers(NamedTuple):
-    """Memory of one thread for batches of agents."""
-
-    listing: ListBuffers
-    rule_result: RuleResult
-    features: FeatureBuffers
-    """Empty if neither declared channels nor a radio need it."""
-
-
-@kernel
-def make_batch_buffers(N: Index, D: Index, needs_feature_buffers: bool) -> BatchBuffers:
-    """Allocate a thread's memory for batches of a flock of N agents."""
-    listing = make_list_buffers(N, D)
-    features = make_feature_buffers(listing.lists.senders.size if needs_feature_buffers else 0, D)
-    return BatchBuffers(listing, make_rule_buffers(), features)
-
-
-@kernel
-def _aggregate_batch(
-    first: Index,
-    agents: Index,
-    order: Array,
-    records: Records,
-    roles_groups: RolesGroups,
-    lists: NeighbourLists,
-    rule_result: RuleResult,
-    channel_spec: ChannelSpec,
-    table: ChannelTable | None,
-    has_obstacles: bool,
-    observations: Array,
-    features: FeatureBuffers,
-) -> bool:
-    """Write the observations of a batch of agents, whose records begin with `first`, from their neighbour lists.
-
-    Returns:
-        False if a sum of a declared channel is not finite or too large; the paper's channels are not checked here.
-    """
-    is_mean, paper_channel_count, axes = channel_spec.is_mean, channel_spec.paper_channel_count, channel_spec.axes
-    # A faster kernel sums the paper's channels and the older hops; declared channels may follow.
-    if table is None:
-        aggregate_paper_channels(
-            first, agents, order, records, lists, rule_result, is_mean, np.intp(PAPER_CHANNELS), observations, axes
-        )
-        return True
-    if paper_channel_count > 0:
-        aggregate_paper_channels(
-            first, agents, order, records, lists, rule_result, is_mean, np.intp(len(table)), observations, axes
-        )
-    return aggregate_declared_channels(
-        first,
-        agents,
-        order,
-        records,
-        roles_groups,
-        lists,
-        rule_result,
-        table,
-        paper_channel_count,
-        has_obstacles,
-        observations,
-        features,
-        False,
-        axes,
-    )
-
-
-@kernel
-def aggregate_received(
-    b: Index,
-    first: Index,
-    agents: Index,
-    numbering: Numbering,
-    records: Records,
-    roles_groups: RolesGroups,
-    lists: NeighbourLists,
-    rule_result: RuleResult,
-    channel_spec: ChannelSpec,
-    table: ChannelTable | None,
-    observations: Array,
-    features: FeatureBuffers,
-    radio_args: RadioArgs,
-) -> bool:
-    """Do what `_aggregate_batch` does, with r_ij and v_ij as the radio delivers them.
-
-    The caller has already removed lost messages from the lists. Return False if a sum is not finite or too large.
-    """
-    order, measuring = numbering.order, radio_args.measuring
-    if not measuring.is_measured:
-        return _aggregate_batch(
-            first,
-            agents,
-            order,
-            records,
-            roles_groups,
-            lists,
-            rule_result,
-            channel_spec,
-            table,
-            True,
-            observations,
-            features,
-        )
-    # Measure r_ij and v_ij, then sum.
-    shift = np.uintp(order.size if measuring.is_delayed else 0)
-    roles, vectors = roles_groups.roles, features.vectors
-    measure_messages(b, first, shift, agents, lists, records, roles, rule_result, radio_args, numbering, vectors)
-    if table is not None:
-        return aggregate_declared_channels(
-            first,
-            agents,
-            order,
-            records,
-            roles_groups,
-            lists,
-            rule_result,
-            table,
-            0,
-            True,
-            observations,
-            features,
-            True,
-            channel_spec.axes,
-        )
-    aggregate_measured_channels(
-        first,
-        agents,
-        order,
-        records,
-        lists,
-        rule_result,
-        channel_spec.is_mean,
-        observations,
-        vectors,
-        channel_spec.axes,
-    )
-    return True
-
-
-@kernel
-def aggregate_cells(
-    records: Records,
-    roles_groups: RolesGroups,
-    cells: SortedCells,
-    obstacle_rule: ObstacleRule,
-    comm_radius: float,
-    channel_spec: ChannelSpec,
-    observations: Array,
-    flock_radio: FlockRadio | None,
-    first: Index,
-    last: Index,
-) -> bool:
-    """Write the observations (N, K * C * D) of the agents in buckets first .. last - 1 of one flock.
-
-    Leaders and obstacle agents observe zeros. `flock_radio` is None for an ideal radio.
-
-    Returns:
-        False if a sum is not finite or too large.
-    """
-    needs_feature_buffers = channel_spec.table is not None or flock_radio is not None
-    buffers = make_batch_buffers(cells.order.size, records.positions.shape[0], needs_feature_buffers)
-    return _aggregate_cells(
-        records,
-        roles_groups,
-        cells,
-        obstacle_rule,
-        comm_radius,
-        channel_spec,
-        observations,
-        flock_radio,
-        first,
-        last,
-        buffers,
-    )
-
-
-@kernel
-def _aggregate_cells(
-    records: Records,
-    roles_groups: RolesGroups,
-    cells: SortedCells,
-    obstacle_rule: ObstacleRule,
-    comm_radius: float,
-    channel_spec: ChannelSpec,
-    observations: Array,
-    flock_radio: FlockRadio | None,
-    first: Index,
-    last: Index,
-    buffers: BatchBuffers,
-) -> bool:
-    """Do what `aggregate_cells` does, in the given buffers."""
-    order, starts, shape, agent_ids = cells
-    listing, rule_result, features = buffers
-    record_positions, roles, lists, numbering = (
-        records.positions,
-        roles_groups.roles,
-        listing.lists,
-        Numbering(order, agent_ids),
-    )
-    has_obstacles, max_cells = (roles == OBSTACLE).any(), compute_cells_per_block(starts, shape)
-    # Without obstacle agents the rule is skipped; forget its result for another flock of the batch.
-    if not has_obstacles:
-        rule_result.virtual_velocities[:] = 0.0
-        rule_result.obstacle_counts[:] = 0
-    fine, c, done = True, np.intp(first), np.uintp(0)
-    while c < last:
-        # List the neighbours of a batch of agents, apply radio and obstacle rule, and sum.
-        s = starts[c] + done
-        batch = list_batch(
-            c,
-            done,
-            last,
-            record_positions,
-            roles,
-            order,
-            starts,
-            shape,
-            max_cells,
-            comm_radius * comm_radius,
-            listing,
-            channel_spec.axes,
-        )
-        c, done, agents = batch.bucket, batch.done, batch.agents
-        if agents == 0:
-            continue
-        if flock_radio is not None:
-            b, radio_args = flock_radio.flock, flock_radio.args
-            drop_lost_messages(b, s, agents, lists, numbering, radio_args, flock_radio.sender_hashes)
-            if has_obstacles:
-                own = s + np.uintp(order.size if radio_args.measuring.is_delayed else 0)
-                apply_obstacle_rule(own, agents, lists, records, roles, numbering, obstacle_rule, rule_result)
-            fine &= aggregate_received(
-                b,
-                s,
-                agents,
-                numbering,
-                records,
-                roles_groups,
-                lists,
-                rule_result,
-                channel_spec,
-                channel_spec.table,
-                observations,
-                features,
-                radio_args,
-            )
-        else:
-            if has_obstacles:
-                apply_obstacle_rule(s, agents, lists, records, roles, numbering, obstacle_rule, rule_result)
-            fine &= _aggregate_batch(
-                s,
-                agents,
-                order,
-                records,
-                roles_groups,
-                lists,
-                rule_result,
-                channel_spec,
-                channel_spec.table,
-                has_obstacles,
-                observations,
-                features,
-            )
-    return fine
-
-
 @kernel
 def aggregate_flocks(
     positions: Array,
@@ -361,10 +95,10 @@ def aggregate_flocks(
     roles: Array,
     groups: Array,
     previous: Array,
-    packed_args: tuple[Any, ...],
     observations: Array,
-    active: Array,
+    packed_args: tuple[Any, ...],
     packed_radio: tuple[Any, ...] | None,
+    active: Array,
     steps_ahead: Index,
 ) -> bool:
     """Write the observations (B, N, K * C * D) of all agents of the active flocks; other flocks are left unchanged.
@@ -377,66 +111,51 @@ def aggregate_flocks(
         roles: (B, N).
         groups: (B, N).
         previous: (B, N, K * C * D), the observations of the step before that.
-        packed_args: the `KernelArgs`, packed.
         observations: (B, N, K * C * D), the result.
-        active: indices of the flocks to observe.
+        packed_args: the `KernelArgs`, packed.
         packed_radio: the `RadioArgs`, packed; None for an ideal radio.
+        active: indices of the flocks to observe.
         steps_ahead: steps since the one for which `packed_radio` was packed.
-
-    Returns:
-        False if a flock or a sum is out of range.
     """
-    obstacle_rule, comm_radius, channel_spec = unpack_kernel_args(packed_args)
+    kernel_args = unpack_kernel_args(packed_args)
+    channel_spec = kernel_args.channel_spec
     _, N, D = positions.shape
-    order, starts, agent_buckets = make_cell_list(N)
-    no_ids, sender_hashes = np.empty(0, np.int64), make_sender_hashes(N if packed_radio is not None else 0)
+    cells, no_ids = make_cell_list(N), np.empty(0, np.int64)
+    order, starts = cells.order, cells.starts
     older_size = previous.shape[2] - compute_first_hop_size(channel_spec.table, D)
     is_delayed = False if packed_radio is None else unpack_radio_args(packed_radio, steps_ahead).measuring.is_delayed
-    records = make_records(N, D, older_size, is_delayed)
+    state = make_records(N, D, older_size, is_delayed)
     buffers = make_batch_buffers(N, D, channel_spec.table is not None or packed_radio is not None)
+    # Not a literal 0: Numba compiles a kernel again for every constant argument.
+    first, fine = np.int64(0), True
     for b in active:
         # Sort the flock into cells and its records into cell order, then aggregate over all cells.
-        shape = sort_into_cells(positions[b], comm_radius, order, starts, agent_buckets)
+        shape = sort_into_cells(positions[b], kernel_args.comm_radius, cells)
         if shape[0] == 0 or not gather_records(
-            positions[b], velocities[b], previous[b], older_size, order, records, 0, N
+            positions[b], velocities[b], previous[b], older_size, order, state, first, N
         ):
             return False
-        buckets = shape[0] * shape[1] * shape[2]
-        cells, roles_groups = SortedCells(order, starts, shape, no_ids), RolesGroups(roles[b], groups[b])
-        # Not a literal 0: Numba compiles a kernel again for every constant argument.
-        first = np.int64(0)
+        records = Records(
+            state.positions,
+            state.velocities,
+            state.older_hops,
+            order,
+            no_ids,
+            roles[b],
+            groups[b],
+            (roles[b] == OBSTACLE).any(),
+        )
+        sorted_cells, last = SortedCells(starts, shape), shape[0] * shape[1] * shape[2]
         if packed_radio is not None:
-            radio_args = unpack_radio_args(packed_radio, steps_ahead)
-            if not apply_radio(b, order, no_ids, records, older_size, radio_args, sender_hashes, first, N):
+            flock_radio = make_flock_radio(b, unpack_radio_args(packed_radio, steps_ahead), N)
+            if not apply_radio(flock_radio, records, older_size, first, N):
                 return False
-            flock_radio = FlockRadio(b, radio_args, sender_hashes)
-            if not _aggregate_cells(
-                records,
-                roles_groups,
-                cells,
-                obstacle_rule,
-                comm_radius,
-                channel_spec,
-                observations[b],
-                flock_radio,
-                first,
-                buckets,
-                buffers,
-            ):
-                return False
-        elif not _aggregate_cells(
-            records,
-            roles_groups,
-            cells,
-            obstacle_rule,
-            comm_radius,
-            channel_spec,
-            observations[b],
-            None,
-            first,
-            buckets,
-            buffers,
-        ):
+            fine = _aggregate_cells(
+                records, sorted_cells, kernel_args, flock_radio, observations[b], first, last, buffers
+            )
+        else:
+            fine = _aggregate_cells(records, sorted_cells, kernel_args, None, observations[b], first, last, buffers)
+        if not fine:
             return False
     return True
 
@@ -450,47 +169,151 @@ def compute_first_hop_size(table: ChannelTable | None, D: Index) -> Index:
 
 
 @kernel
+def aggregate_cells(
+    records: Records,
+    cells: SortedCells,
+    kernel_args: KernelArgs,
+    flock_radio: FlockRadio | None,
+    observations: Array,
+    first: Index,
+    last: Index,
+) -> bool:
+    """Write the observations (N, K * C * D) of the agents in buckets first .. last - 1 of one flock.
+
+    Leaders and obstacle agents observe zeros. `flock_radio` is None for an ideal radio.
+    """
+    needs_features = kernel_args.channel_spec.table is not None or flock_radio is not None
+    buffers = make_batch_buffers(records.order.size, records.positions.shape[0], needs_features)
+    return _aggregate_cells(records, cells, kernel_args, flock_radio, observations, first, last, buffers)
+
+
+@kernel
+def _aggregate_cells(
+    records: Records,
+    cells: SortedCells,
+    kernel_args: KernelArgs,
+    flock_radio: FlockRadio | None,
+    observations: Array,
+    first: Index,
+    last: Index,
+    buffers: BatchBuffers,
+) -> bool:
+    """Do what `aggregate_cells` does, in the given buffers."""
+    obstacle_rule, comm_radius, channel_spec = kernel_args
+    starts, max_cells = cells.starts, compute_cells_per_block(cells)
+    # Without obstacle agents the rule is skipped; forget its result for another flock of the batch.
+    if not records.has_obstacles:
+        buffers.rule_result.virtual_velocities[:] = 0.0
+        buffers.rule_result.obstacle_counts[:] = 0
+    fine, c, done = True, np.intp(first), np.uintp(0)
+    while c < last:
+        # List the neighbours of a batch of agents, apply radio and obstacle rule, and sum.
+        s = starts[c] + done
+        end = list_batch(
+            c, done, last, records, cells, max_cells, comm_radius * comm_radius, buffers, channel_spec.axes
+        )
+        c, done = end.bucket, end.done
+        if end.agents == 0:
+            continue
+        batch = Batch(s, end.agents, buffers.lists, buffers.rule_result, buffers.features)
+        if flock_radio is not None:
+            drop_lost_messages(flock_radio, batch, records)
+            if records.has_obstacles:
+                shift = np.uintp(records.order.size if flock_radio.args.measuring.is_delayed else 0)
+                apply_obstacle_rule(batch, shift, records, obstacle_rule)
+            fine &= aggregate_received(
+                flock_radio.flock, flock_radio.args, batch, records, channel_spec, channel_spec.table, observations
+            )
+        else:
+            if records.has_obstacles:
+                apply_obstacle_rule(batch, np.uintp(0), records, obstacle_rule)
+            fine &= _aggregate_batch(batch, records, channel_spec, channel_spec.table, observations)
+    return fine
+
+
+@kernel
+def _aggregate_batch(
+    batch: Batch, records: Records, channel_spec: ChannelSpec, table: ChannelTable | None, observations: Array
+) -> bool:
+    """Write the observations of a batch of agents from their neighbour lists.
+
+    Return False if a sum of a declared channel is not finite or too large; the paper's are not checked here.
+    """
+    is_mean, paper_channel_count, axes = channel_spec.is_mean, channel_spec.paper_channel_count, channel_spec.axes
+    # A faster kernel sums the paper's channels and the older hops; declared channels may follow.
+    if table is None:
+        aggregate_paper_channels(batch, records, is_mean, np.intp(PAPER_CHANNELS), observations, axes)
+        return True
+    if paper_channel_count > 0:
+        aggregate_paper_channels(batch, records, is_mean, np.intp(len(table)), observations, axes)
+    return aggregate_declared_channels(batch, records, table, paper_channel_count, False, observations, axes)
+
+
+@kernel
+def aggregate_received(
+    b: Index,
+    radio_args: RadioArgs,
+    batch: Batch,
+    records: Records,
+    channel_spec: ChannelSpec,
+    table: ChannelTable | None,
+    observations: Array,
+) -> bool:
+    """Do what `_aggregate_batch` does, with r_ij and v_ij as the radio delivers them to flock b.
+
+    The caller has already removed lost messages from the lists.
+    """
+    measuring, axes = radio_args.measuring, channel_spec.axes
+    if not measuring.is_measured:
+        return _aggregate_batch(batch, records, channel_spec, table, observations)
+    shift = np.uintp(records.order.size if measuring.is_delayed else 0)
+    measure_messages(b, radio_args, batch, shift, records)
+    if table is not None:
+        return aggregate_declared_channels(batch, records, table, np.int64(0), True, observations, axes)
+    aggregate_measured_channels(batch, records, channel_spec.is_mean, observations, axes)
+    return True
+
+
+@kernel
 def aggregate_listed(
     positions: Array,
     velocities: Array,
     roles: Array,
     groups: Array,
     previous: Array,
+    observations: Array,
+    packed_args: tuple[Any, ...],
+    packed_radio: tuple[Any, ...] | None,
     begins: Array,
     senders: Array,
-    packed_args: tuple[Any, ...],
-    observations: Array,
     active: Array,
-    packed_radio: tuple[Any, ...] | None,
 ) -> bool:
     """Write the observations of all agents of the active flocks, whose neighbours are the listed senders.
 
     Agent i of flock b receives from senders[begins[b N + i] : begins[b N + i + 1]], at any distance, if it is a
-    follower; other agents observe zeros. Packed arguments are those of `aggregate_flocks`.
-
-    Returns:
-        False if a flock or a sum is out of range.
+    follower; other agents observe zeros. Other arguments are those of `aggregate_flocks`.
     """
     obstacle_rule, _, channel_spec = unpack_kernel_args(packed_args)
     _, N, D = positions.shape
     order, no_ids = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
-    numbering, sender_hashes = Numbering(order, no_ids), make_sender_hashes(N if packed_radio is not None else 0)
     older_size = previous.shape[2] - compute_first_hop_size(channel_spec.table, D)
     is_delayed = False if packed_radio is None else unpack_radio_args(packed_radio, np.int64(0)).measuring.is_delayed
-    shift = np.uintp(N if is_delayed else 0)
-    records = make_records(N, D, older_size, is_delayed)
+    shift, none, fine = np.uintp(N if is_delayed else 0), np.int64(0), True
+    state = make_records(N, D, older_size, is_delayed)
     buffers = make_batch_buffers(N, D, channel_spec.table is not None or packed_radio is not None)
-    lists, rule_result, features = buffers.listing.lists, buffers.rule_result, buffers.features
-    list_senders, ends = lists.senders, lists.ends
-    fine = True
+    lists, list_senders, ends = buffers.lists, buffers.lists.senders, buffers.lists.ends
     for b in active:
-        if not gather_records(positions[b], velocities[b], previous[b], older_size, order, records, 0, N):
+        if not gather_records(positions[b], velocities[b], previous[b], older_size, order, state, none, N):
             return False
+        # Space has no obstacles.
+        records = Records(
+            state.positions, state.velocities, state.older_hops, order, no_ids, roles[b], groups[b], D == 2
+        )
         if packed_radio is not None:
-            radio_args = unpack_radio_args(packed_radio, np.int64(0))
-            if not apply_radio(b, order, no_ids, records, older_size, radio_args, sender_hashes, np.int64(0), N):
+            flock_radio = make_flock_radio(b, unpack_radio_args(packed_radio, none), N)
+            if not apply_radio(flock_radio, records, older_size, none, N):
                 return False
-        roles_groups, first = RolesGroups(roles[b], groups[b]), np.uintp(0)
+        first = np.uintp(0)
         while first < N:
             # Records are in the order of agents here, so the listed senders are records.
             agents, end = np.uintp(0), np.uintp(0)
@@ -506,13 +329,11 @@ def aggregate_listed(
                     end += np.uintp(1)
                 ends[agents] = end
                 agents += np.uintp(1)
+            batch = Batch(first, agents, lists, buffers.rule_result, buffers.features)
             if packed_radio is not None:
-                drop_lost_messages(b, first, agents, lists, numbering, radio_args, sender_hashes)
-            # The obstacle rule, in the plane only: space has no obstacles.
+                drop_lost_messages(flock_radio, batch, records)
             if D == 2:
-                apply_obstacle_rule(
-                    first + shift, agents, lists, records, roles[b], numbering, obstacle_rule, rule_result
-                )
+                apply_obstacle_rule(batch, shift, records, obstacle_rule)
             else:
                 begin = np.uintp(0)
                 for a in range(agents):
@@ -520,34 +341,78 @@ def aggregate_listed(
                     begin = ends[a]
             if packed_radio is not None:
                 fine &= aggregate_received(
-                    b,
-                    first,
-                    agents,
-                    numbering,
-                    records,
-                    roles_groups,
-                    lists,
-                    rule_result,
-                    channel_spec,
-                    channel_spec.table,
-                    observations[b],
-                    features,
-                    radio_args,
+                    b, flock_radio.args, batch, records, channel_spec, channel_spec.table, observations[b]
                 )
             else:
-                fine &= _aggregate_batch(
-                    first,
-                    agents,
-                    order,
-                    records,
-                    roles_groups,
-                    lists,
-                    rule_result,
-                    channel_spec,
-                    channel_spec.table,
-                    D == 2,
-                    observations[b],
-                    features,
-                )
+                fine &= _aggregate_batch(batch, records, channel_spec, channel_spec.table, observations[b])
             first += agents
     return fine
+
+
+class LargeFlockAggregator:
+    """Aggregation for large flocks, one by one; cells and records keep their memory from step to step.
+
+    Args:
+        agents: N.
+        D: the number of dimensions.
+        older_size: (K - 1) * C * D, the numbers that an agent relays.
+        is_delayed: whether messages arrive later than they are sent.
+    """
+
+    def __init__(self, agents: int, D: int, older_size: int, is_delayed: bool) -> None:
+        self.agents = agents
+        self._older_size = older_size
+        self._cells = make_cell_list(agents)
+        self._state = make_records(agents, D, older_size, is_delayed)
+
+    @property
+    def order(self) -> Int64[np.ndarray, " N"]:
+        """The agents of the last flock, cell by cell."""
+        return self._cells.order.view(np.int64)
+
+    def observe(
+        self,
+        flock: Flock,
+        b: Index,
+        previous: Array,
+        observations: Array,
+        agent_ids: Array | None,
+        kernel_args: KernelArgs,
+        radio_args: RadioArgs | None,
+    ) -> bool:
+        """Fill in `observations` (N, K * C * D) of flock b of a batch; each thread takes some of its cells.
+
+        `previous` is (N, K * C * D). Return False if the flock or a sum is out of range.
+        """
+        N, older_size = self.agents, self._older_size
+        order, starts, _ = self._cells
+        positions, velocities = flock.positions[b], flock.velocities[b]
+        shape = sort_into_cells(positions, kernel_args.comm_radius, self._cells)
+        if shape[0] == 0:
+            return False
+        # Threads take whole buckets, with about the same number of agents each.
+        parts = threads.split_range(N, AGENTS_PER_THREAD)
+        buckets = shape[0] * shape[1] * shape[2]
+        cuts = np.searchsorted(starts[: buckets + 1], np.array([last for _, last in parts[:-1]], np.uintp)).tolist()
+        bounds = list(zip([0, *cuts], [*cuts, buckets], strict=True))
+        # Sum the agents of a cell in the caller's order, whatever the order in memory: sums do not change by a bit.
+        if agent_ids is not None:
+            threads.run_parallel(sort_by_agent_id, [(order, starts, agent_ids, *part) for part in bounds])
+        # All records must be in cell order before any thread aggregates. Copying them is little work, for which threads
+        # pay off only with many agents.
+        source = positions, velocities, previous, older_size, order, self._state
+        copied = threads.split_range(N, 3 * AGENTS_PER_THREAD)
+        if not all(threads.run_parallel(gather_records, [(*source, *part) for part in copied])):
+            return False
+        ids = np.empty(0, np.int64) if agent_ids is None else agent_ids
+        roles, groups = flock.roles[b], flock.groups[b]
+        records = Records(*self._state, order, ids, roles, groups, bool((roles == OBSTACLE).any()))
+        # Apply the radio to all records, as an agent may receive any of them.
+        flock_radio = None
+        if radio_args is not None:
+            flock_radio = make_flock_radio(b, radio_args, N)
+            jobs = [(flock_radio, records, older_size, *part) for part in copied]
+            if not all(threads.run_parallel(apply_radio, jobs)):
+                return False
+        common = records, SortedCells(starts, shape), kernel_args, flock_radio, observations
+        return all(threads.run_parallel(aggregate_cells, [(*common, *part) for part in bounds]))

@@ -1,17 +1,24 @@
-"""Sums of declared channels, and of the older hops, over neighbour lists.
+"""Sums of channels and of the older hops over neighbour lists: the second half of computing observations.
 
-The arguments of a feature's weight, and the weight, depend on one entry of a list alone, so they are computed for all
-entries of a batch at once. Then each agent sums its entries in the order of its list, features in float64 and older
-hops in float32: a sum depends on its list alone, not on the batch.
+A feature depends on one entry of a list alone, so features, or their weights, are computed for all entries of a batch
+at once. Then each agent sums its entries in the order of its list: the paper's features of r_ij and the older hops of
+the senders in float32, v_ij and declared features in float64. A sum depends on its list alone, so neither agents out of
+reach nor the number of threads change a bit of it.
+
+The paper's three channels have a faster kernel than declared ones. Both are compiled for D = 2 or 3 as a constant, so
+that the compiler omits the third coordinate in the plane; `axes` has one number for each dimension.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, cast
 
 import numpy as np
+from numba import config
+from numba.core.compiler_lock import global_compiler_lock
 
-from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
+from equiflock._runtime.jit import Array, Function, Index, inline_kernel, kernel
+from equiflock.features import PAPER_FEATURES
 from equiflock.flock import NO_GROUP, OBSTACLE
 from equiflock.observations.feature_weights import (
     AMONG_ALL,
@@ -25,55 +32,256 @@ from equiflock.observations.feature_weights import (
     OPTIONS_ADDRESS,
     call_loop,
 )
-from equiflock.observations.neighbour_lists import NeighbourLists, Records, RolesGroups, RuleResult
-from equiflock.observations.paper_sums import COLUMNS_PER_PASS, average_older_hops
+from equiflock.observations.neighbour_lists import COLUMNS_PER_PASS, Batch, FeatureBuffers, Records
 
+PAPER_CHANNELS = len(PAPER_FEATURES)
 LARGEST_SUM = 1e30
 """The largest sum of features: beyond it a sum of sums could overflow float32."""
+MIN_SQUARED_DISTANCE = np.float32(MIN_DISTANCE * MIN_DISTANCE)
+ZERO, UNIT = np.float32(0.0), np.float32(1.0)
+# Columns are unsigned: a signed one that is not constant is tested for its sign at every use.
+_, U1, U2, U3, U4, U5, U6, U7, U8, U9, U10, U11 = map(np.uintp, range(COLUMNS_PER_PASS))
+SLP_SETTING = "SLP_VECTORIZE"
+"""The name in `numba.config`; in versions of Numba without it, kernels are merely slower."""
 
 
-class FeatureBuffers(NamedTuple):
-    """Memory of one thread for the features of a batch, a column per entry of its lists."""
+def slp_kernel(function: Function) -> Function:
+    """Compile `function` at its first call like any kernel, with both of LLVM's vectorisers.
 
-    vectors: Array
-    """(2 D, entries) float64: r_ij in rows 0 .. D - 1, v_ij in rows D .. 2 D - 1."""
-    squares: Array
-    """(entries,) float64: max(|r_ij|, MIN_DISTANCE)^2."""
-    inners: Array
-    """(entries,) float64: <r_ij, v_ij>."""
-    weights: Array
-    """(entries,) float64: the weights of one channel."""
+    One turns loops into vector instructions, the other (SLP) adjacent statements, such as sums of p0, p1, p2 .. over
+    records in which these are adjacent in memory. Numba enables the second only with a setting. Neither changes the
+    order of a sum, so results are bit-identical with and without it.
+    """
+    compiled: Any = kernel(function)
+    if not hasattr(compiled, "compile"):  # under NUMBA_DISABLE_JIT=1
+        return cast(Function, compiled)
+    compile_plainly = compiled.compile
+
+    def compile_wide(signature: Any) -> Any:
+        # Under this lock Numba compiles one function at a time, so no other function is compiled with the setting.
+        with global_compiler_lock:
+            before = getattr(config, SLP_SETTING, 0)
+            setattr(config, SLP_SETTING, 1)
+            try:
+                return compile_plainly(signature)
+            finally:
+                setattr(config, SLP_SETTING, before)
+
+    compiled.compile = compile_wide
+    return cast(Function, compiled)
 
 
-@kernel
-def make_feature_buffers(entries: Index, D: Index) -> FeatureBuffers:
-    """Allocate the features of a batch whose lists have at most `entries` entries."""
-    return FeatureBuffers(np.empty((2 * D, entries)), np.empty(entries), np.empty(entries), np.empty(entries))
+@slp_kernel
+def aggregate_paper_channels(
+    batch: Batch, records: Records, is_mean: bool, C: Index, observations: Array, axes: tuple[Index, ...]
+) -> None:
+    """Write the paper's three channels of hop 1, and the older hops of all C channels, of a batch of agents.
+
+    Rows of `observations` (N, K * C * D) are agents. Further channels of hop 1 are left as they are; the offsets of the
+    lists are overwritten.
+    """
+    if len(axes) == 2:
+        _aggregate_paper_nd(2, False, batch, records, is_mean, C, observations)
+    else:
+        _aggregate_paper_nd(3, False, batch, records, is_mean, C, observations)
+
+
+@slp_kernel
+def aggregate_measured_channels(
+    batch: Batch, records: Records, is_mean: bool, observations: Array, axes: tuple[Index, ...]
+) -> None:
+    """Do what `aggregate_paper_channels` does for C = 3, with v_ij from `batch.features`."""
+    if len(axes) == 2:
+        _aggregate_paper_nd(2, True, batch, records, is_mean, PAPER_CHANNELS, observations)
+    else:
+        _aggregate_paper_nd(3, True, batch, records, is_mean, PAPER_CHANNELS, observations)
 
 
 @inline_kernel
-def _compute_relative_nd(
-    D: Index,
-    first: Index,
-    agents: Index,
-    order: Array,
-    records: Records,
-    roles: Array,
-    lists: NeighbourLists,
-    rule_result: RuleResult,
-    vectors: Array,
+def _aggregate_paper_nd(
+    D: Index, is_measured: bool, batch: Batch, records: Records, is_mean: bool, C: Index, observations: Array
 ) -> None:
-    """Write r_ij and v_ij of all entries of a batch into vectors (2 D, entries).
+    """Write the paper's channels of hop 1, and the older hops, of a batch of agents.
+
+    v_ij is from `batch.features` if `is_measured`, else from the records, with the virtual velocity of obstacle agents.
+    """
+    record_velocities, older_hops, order = records.velocities, records.older_hops, records.order
+    senders, offsets, ends = batch.lists
+    vectors = batch.features.vectors
+    virtual_velocities, _, obstacle_counts = batch.rule_result
+    _weigh_offsets(D, offsets, ends[batch.agents - np.uintp(1)])
+    older_size, line = observations.shape[1] - C * D, np.empty(COLUMNS_PER_PASS, np.float32)
+    begin = np.uintp(0)
+    for a in range(batch.agents):
+        s, end = batch.first + a, ends[a]
+        # Sums of v_ij (v), of r_ij / |r_ij|^4 (a) and r_ij / |r_ij|^2 (b), and of twelve columns of the older hops (p).
+        u, v, w = record_velocities[s, 0], record_velocities[s, 1], record_velocities[s, 2] if D == 3 else 0.0
+        v0, v1, v2 = 0.0, 0.0, 0.0
+        # The loop sums v_ij = v_i for obstacle agents; start with the difference to the virtual velocity.
+        if not is_measured:
+            v0 = virtual_velocities[a, 0] - obstacle_counts[a] * u
+            v1 = virtual_velocities[a, 1] - obstacle_counts[a] * v
+        a0 = a1 = a2 = b0 = b1 = b2 = ZERO
+        p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p8 = p9 = p10 = p11 = ZERO
+        for e in range(begin, end):
+            j = np.uintp(senders[e])
+            if is_measured:
+                v0, v1 = v0 + vectors[D, e], v1 + vectors[D + 1, e]
+            else:
+                v0, v1 = v0 + (u - record_velocities[j, 0]), v1 + (v - record_velocities[j, 1])
+            b0, b1 = b0 + offsets[0, e], b1 + offsets[1, e]
+            a0, a1 = a0 + offsets[D, e], a1 + offsets[D + 1, e]
+            if D == 3:
+                v2 += vectors[5, e] if is_measured else w - record_velocities[j, 2]
+                b2, a2 = b2 + offsets[2, e], a2 + offsets[5, e]
+            if older_size > 0:
+                p0, p1, p2 = p0 + older_hops[j, 0], p1 + older_hops[j, 1], p2 + older_hops[j, 2]
+                p3, p4, p5 = p3 + older_hops[j, 3], p4 + older_hops[j, 4], p5 + older_hops[j, 5]
+                p6, p7, p8 = p6 + older_hops[j, 6], p7 + older_hops[j, 7], p8 + older_hops[j, 8]
+                p9, p10, p11 = p9 + older_hops[j, 9], p10 + older_hops[j, 10], p11 + older_hops[j, 11]
+        # Hop 1 is the sum or the mean, hops 2 .. K are means.
+        per_degree = 1.0 / float(max(end - begin, np.uintp(1)))
+        scale = per_degree if is_mean else 1.0
+        i, single = order[s], np.float32(scale)
+        observations[i, 0], observations[i, 1] = v0 * scale, v1 * scale
+        observations[i, D], observations[i, D + 1] = a0 * single, a1 * single
+        observations[i, 2 * D], observations[i, 2 * D + 1] = b0 * single, b1 * single
+        if D == 3:
+            observations[i, 2], observations[i, 5], observations[i, 8] = v2 * scale, a2 * single, b2 * single
+        if older_size > 0:
+            sums = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
+            _store_means(sums, np.float32(per_degree), line, observations, i, C * D)
+        begin = end
+    # The columns of the older hops after the first pass: more than three hops or channels, or D = 3.
+    for column in range(COLUMNS_PER_PASS, older_size, COLUMNS_PER_PASS):
+        average_older_hops(C * D + column, column, batch, records, observations)
+
+
+@inline_kernel
+def _weigh_offsets(D: Index, offsets: Array, entries: Index) -> None:
+    """Replace r_ij in rows 0 .. D - 1 of all entries by r_ij / |r_ij|^2; write r_ij / |r_ij|^4 to rows D .. 2 D - 1."""
+    for e in range(entries):
+        x, y, z = offsets[0, e], offsets[1, e], offsets[2, e] if D == 3 else ZERO
+        # Below MIN_DISTANCE the weights stay finite, and r_ij = 0 gives exactly zero.
+        per_square = UNIT / max(x * x + y * y + z * z, MIN_SQUARED_DISTANCE)
+        # Multiply twice by 1 / |r_ij|^2: |r_ij|^4 would leave the range of float32 much sooner.
+        x, y, z = x * per_square, y * per_square, z * per_square
+        offsets[0, e], offsets[1, e] = x, y
+        offsets[D, e], offsets[D + 1, e] = x * per_square, y * per_square
+        if D == 3:
+            offsets[2, e], offsets[5, e] = z, z * per_square
+
+
+@inline_kernel
+def _store_means(p: tuple[Any, ...], scale: Any, line: Array, observations: Array, i: Index, at: Index) -> None:
+    """Write twelve sums times `scale` into observations[i, at :], as many as fit; `line` is memory for twelve."""
+    # Through a line of memory, so that the sums are always adjacent.
+    line[0], line[1], line[2], line[3] = p[0] * scale, p[1] * scale, p[2] * scale, p[3] * scale
+    line[4], line[5], line[6], line[7] = p[4] * scale, p[5] * scale, p[6] * scale, p[7] * scale
+    line[8], line[9], line[10], line[11] = p[8] * scale, p[9] * scale, p[10] * scale, p[11] * scale
+    for n in range(min(COLUMNS_PER_PASS, observations.shape[1] - at)):
+        observations[i, at + n] = line[n]
+
+
+@slp_kernel
+def average_older_hops(at: Index, column: Index, batch: Batch, records: Records, observations: Array) -> None:
+    """Write the means of twelve columns of the senders' older hops, from `column` on, into observations[:, at :].
+
+    Only the rows of the batch are written; without neighbours the mean is 0.
+    """
+    # Local arrays: Numba counts references whenever an array is taken out of a tuple.
+    older_hops, order, senders, ends = records.older_hops, records.order, batch.lists.senders, batch.lists.ends
+    line = np.empty(COLUMNS_PER_PASS, np.float32)
+    begin = np.uintp(0)
+    for a in range(batch.agents):
+        end = ends[a]
+        p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p8 = p9 = p10 = p11 = ZERO
+        for e in range(begin, end):
+            j, c = np.uintp(senders[e]), np.uintp(column)
+            p0, p1, p2 = p0 + older_hops[j, c], p1 + older_hops[j, c + U1], p2 + older_hops[j, c + U2]
+            p3, p4, p5 = p3 + older_hops[j, c + U3], p4 + older_hops[j, c + U4], p5 + older_hops[j, c + U5]
+            p6, p7, p8 = p6 + older_hops[j, c + U6], p7 + older_hops[j, c + U7], p8 + older_hops[j, c + U8]
+            p9, p10, p11 = p9 + older_hops[j, c + U9], p10 + older_hops[j, c + U10], p11 + older_hops[j, c + U11]
+        sums = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
+        per_degree = np.float32(1.0 / float(max(end - begin, np.uintp(1))))
+        _store_means(sums, per_degree, line, observations, order[batch.first + a], at)
+        begin = end
+
+
+@kernel
+def aggregate_declared_channels(
+    batch: Batch,
+    records: Records,
+    table: Array,
+    paper_channel_count: Index,
+    is_measured: bool,
+    observations: Array,
+    axes: tuple[Index, ...],
+) -> bool:
+    """Write the channels of a `ChannelTable`, and the older hops, of a batch of agents.
+
+    The first `paper_channel_count` channels, and if there are any the older hops, are left as they are:
+    `aggregate_paper_channels` has written them. The vectors of `batch.features` are those of the radio if
+    `is_measured`. Return False if a sum is not finite or too large.
+    """
+    if len(axes) == 2:
+        fine = _sum_channels_nd(2, batch, records, table, paper_channel_count, is_measured, observations)
+    else:
+        fine = _sum_channels_nd(3, batch, records, table, paper_channel_count, is_measured, observations)
+    # Hops 2 .. K: means over all neighbours of their z^(k-1) of the step before.
+    if paper_channel_count == 0:
+        one_hop = len(table) * records.velocities.shape[1]
+        for column in range(0, observations.shape[1] - one_hop, COLUMNS_PER_PASS):
+            average_older_hops(one_hop + column, column, batch, records, observations)
+    return fine
+
+
+@inline_kernel
+def _sum_channels_nd(
+    D: Index,
+    batch: Batch,
+    records: Records,
+    table: Array,
+    paper_channel_count: Index,
+    is_measured: bool,
+    observations: Array,
+) -> bool:
+    """Write the channels of hop 1 from `paper_channel_count` on; return False if a sum is not finite or too large."""
+    order, ends, agents = records.order, batch.lists.ends, batch.agents
+    fine, has_products = True, False
+    for c in range(paper_channel_count, len(table)):
+        # The mean and the sum of the same feature share one sum.
+        b = _find_twin_channel(table, c)
+        if b < c:
+            fine &= _convert_aggregation(D, b, c, table[c, IS_MEAN] > 0, batch, order, observations)
+        elif table[c, AMONG_COLUMN] == AMONG_OBSTACLES and not records.has_obstacles:
+            for a in range(agents):
+                observations[order[batch.first + a], c * D : (c + 1) * D] = 0.0
+        else:
+            # Compute r_ij and v_ij, unless they are measured, and the arguments of weights for all entries, once.
+            if not (is_measured or has_products):
+                _compute_relative_nd(D, batch, records)
+            if not has_products:
+                _compute_products_nd(D, ends[agents - np.uintp(1)], batch.features)
+                has_products = True
+            fine &= _sum_channel_nd(D, c, batch, records, table[c], observations)
+    return fine
+
+
+@inline_kernel
+def _compute_relative_nd(D: Index, batch: Batch, records: Records) -> None:
+    """Write r_ij and v_ij of all entries of a batch into its features.
 
     With the orbit technique, v_ij of the nearest obstacle agent is the virtual one, and that of other obstacle agents
     0.
     """
     record_positions, record_velocities = records.positions, records.velocities
-    senders, ends = lists.senders, lists.ends
-    virtual_velocities, nearest, obstacle_counts = rule_result
+    order, roles = records.order, records.roles
+    senders, ends, vectors = batch.lists.senders, batch.lists.ends, batch.features.vectors
+    virtual_velocities, nearest, obstacle_counts = batch.rule_result
     begin = np.uintp(0)
-    for a in range(agents):
-        s = first + a
+    for a in range(batch.agents):
+        s = batch.first + a
         for e in range(begin, ends[a]):
             # Relative position and velocity.
             j = np.uintp(senders[e])
@@ -100,25 +308,15 @@ def _compute_products_nd(D: Index, entries: Index, features: FeatureBuffers) -> 
 
 
 @inline_kernel
-def _sum_channel_nd(
-    D: Index,
-    c: Index,
-    first: Index,
-    agents: Index,
-    order: Array,
-    groups: Array,
-    lists: NeighbourLists,
-    row: Array,
-    features: FeatureBuffers,
-    observations: Array,
-) -> bool:
+def _sum_channel_nd(D: Index, c: Index, batch: Batch, records: Records, row: Array, observations: Array) -> bool:
     """Write channel c of hop 1, described by a row of the channel table, for a batch of agents.
 
     Neighbours that the `among` of the channel excludes count neither in the sum nor in the mean. Return False if a sum
     is not finite or above LARGEST_SUM.
     """
-    senders, ends = lists.senders, lists.ends
-    vectors, squares, inners, weights = features
+    order, groups, agents = records.order, records.groups, batch.agents
+    senders, ends = batch.lists.senders, batch.lists.ends
+    vectors, squares, inners, weights = batch.features
     # The weights of all entries, and the first row k of the vectors that they multiply.
     entries = np.intp(ends[agents - np.uintp(1)])
     squares_address, inners_address, weights_address = squares.ctypes.data, inners.ctypes.data, weights.ctypes.data
@@ -128,7 +326,7 @@ def _sum_channel_nd(
     k, among, is_mean = (D if row[IS_VELOCITY] else 0), row[AMONG_COLUMN], row[IS_MEAN]
     fine, begin = True, np.uintp(0)
     for a in range(agents):
-        i, end = order[first + a], ends[a]
+        i, end = order[batch.first + a], ends[a]
         x, y, z, counted = 0.0, 0.0, 0.0, np.uintp(0)
         for e in range(begin, end):
             # A channel among obstacle agents, which are in no group, the same group or other groups skips the rest.
@@ -168,148 +366,19 @@ def _find_twin_channel(table: Array, c: Index) -> Index:
 
 @kernel
 def _convert_aggregation(
-    D: Index,
-    b: Index,
-    c: Index,
-    to_mean: bool,
-    first: Index,
-    agents: Index,
-    order: Array,
-    ends: Array,
-    observations: Array,
+    D: Index, b: Index, c: Index, to_mean: bool, batch: Batch, order: Array, observations: Array
 ) -> bool:
     """Compute channel c, a mean if `to_mean`, from channel b of the same feature: the sum is the mean times |N_i|.
 
     Return False if a result is not finite or above LARGEST_SUM.
     """
-    begin, fine = np.uintp(0), True
-    for a in range(agents):
-        i, degree = order[first + a], float(max(ends[a] - begin, np.uintp(1)))
+    begin, fine, ends = np.uintp(0), True, batch.lists.ends
+    for a in range(batch.agents):
+        i, degree = order[batch.first + a], float(max(ends[a] - begin, np.uintp(1)))
         scale = 1.0 / degree if to_mean else degree
         for d in range(D):
             value = observations[i, b * D + d] * scale
             observations[i, c * D + d] = value
             fine &= abs(value) <= LARGEST_SUM
         begin = ends[a]
-    return fine
-
-
-@inline_kernel
-def _sum_channels_nd(
-    D: Index,
-    first: Index,
-    agents: Index,
-    order: Array,
-    records: Records,
-    roles_groups: RolesGroups,
-    lists: NeighbourLists,
-    rule_result: RuleResult,
-    table: Array,
-    paper_channel_count: Index,
-    has_obstacles: bool,
-    observations: Array,
-    features: FeatureBuffers,
-    is_measured: bool,
-) -> bool:
-    """Write the channels of hop 1 from `paper_channel_count` on; return False if a sum is not finite or too large."""
-    roles, groups = roles_groups
-    ends = lists.ends
-    fine, has_products = True, False
-    for c in range(paper_channel_count, len(table)):
-        # The mean and the sum of the same feature share one sum.
-        b = _find_twin_channel(table, c)
-        if b < c:
-            fine &= _convert_aggregation(D, b, c, table[c, IS_MEAN] > 0, first, agents, order, ends, observations)
-        elif table[c, AMONG_COLUMN] == AMONG_OBSTACLES and not has_obstacles:
-            for a in range(agents):
-                observations[order[first + a], c * D : (c + 1) * D] = 0.0
-        else:
-            # Compute r_ij and v_ij, unless they are measured, and the arguments of weights for all entries, once.
-            if not (is_measured or has_products):
-                _compute_relative_nd(D, first, agents, order, records, roles, lists, rule_result, features.vectors)
-            if not has_products:
-                _compute_products_nd(D, ends[agents - np.uintp(1)], features)
-                has_products = True
-            fine &= _sum_channel_nd(D, c, first, agents, order, groups, lists, table[c], features, observations)
-    return fine
-
-
-@kernel
-def aggregate_declared_channels(
-    first: Index,
-    agents: Index,
-    order: Array,
-    records: Records,
-    roles_groups: RolesGroups,
-    lists: NeighbourLists,
-    rule_result: RuleResult,
-    table: Array,
-    paper_channel_count: Index,
-    has_obstacles: bool,
-    observations: Array,
-    features: FeatureBuffers,
-    is_measured: bool,
-    axes: tuple[Index, ...],
-) -> bool:
-    """Write the channels of a table, and the older hops, of a batch of agents.
-
-    Args:
-        first: the record of the first agent of the batch.
-        agents: the size of the batch.
-        order: record s is agent order[s], whose row of `observations` is written.
-        records: of all agents.
-        roles_groups: of all agents.
-        lists: the neighbours of the batch.
-        rule_result: the result of the obstacle rule for the batch.
-        table: the `ChannelTable`.
-        paper_channel_count: channels that `aggregate_paper_channels` has written already; if any, the older hops, too.
-        has_obstacles: whether the flock has obstacle agents.
-        observations: (N, K * C * D).
-        features: memory; its vectors are r_ij and v_ij already if `is_measured`.
-        is_measured: whether the radio has computed r_ij and v_ij.
-        axes: one number for each dimension.
-
-    Returns:
-        False if a sum is not finite or too large.
-    """
-    C, D = len(table), records.velocities.shape[1]
-    # The constant lets the compiler omit the third coordinate in the plane.
-    if len(axes) == 2:
-        fine = _sum_channels_nd(
-            2,
-            first,
-            agents,
-            order,
-            records,
-            roles_groups,
-            lists,
-            rule_result,
-            table,
-            paper_channel_count,
-            has_obstacles,
-            observations,
-            features,
-            is_measured,
-        )
-    else:
-        fine = _sum_channels_nd(
-            3,
-            first,
-            agents,
-            order,
-            records,
-            roles_groups,
-            lists,
-            rule_result,
-            table,
-            paper_channel_count,
-            has_obstacles,
-            observations,
-            features,
-            is_measured,
-        )
-    # Hops 2 .. K: means over all neighbours of their z^(k-1) of the step before.
-    if paper_channel_count == 0:
-        for column in range(0, observations.shape[1] - C * D, COLUMNS_PER_PASS):
-            average_older_hops(C * D + column, column, first, agents, order, records.older_hops, lists, observations)
     return fine

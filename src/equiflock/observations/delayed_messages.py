@@ -4,41 +4,34 @@ At step n a receiver uses, of every sender, the newest message that has arrived:
 within R, not lost, arrived at a = m + delay + jitter <= n, and not expired, n - a <= last_known. The states and older
 hops of all steps whose messages may still be used are in a ring of slots; a record is its row (slot, flock, agent),
 flattened. The row of an agent in the slot of now is its current state.
+
+`build_message_graph` is the graph of the messages in use now, with any radio.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool
 
 from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
 from equiflock._runtime.randomness import hash_combine
 from equiflock.flock import FOLLOWER
-from equiflock.graph.cell_list import MAX_MAGNITUDE, Numbering, list_nearby_runs, sort_by_agent_id, sort_into_cells
-from equiflock.observations.aggregation_kernels import ChannelSpec, aggregate_received, make_batch_buffers
-from equiflock.observations.neighbour_lists import (
-    BATCH_AGENTS,
-    BATCH_ENTRIES,
-    Records,
-    RolesGroups,
-    apply_obstacle_rule,
+from equiflock.graph.cell_list import MAX_MAGNITUDE, CellList, list_nearby_runs, sort_by_agent_id, sort_into_cells
+from equiflock.graph.radius_graph import Graph
+from equiflock.observations.aggregation_kernels import KernelArgs, aggregate_received
+from equiflock.observations.neighbour_lists import BATCH_AGENTS, BATCH_ENTRIES, Batch, Records, make_batch_buffers
+from equiflock.observations.orbit import apply_obstacle_rule
+from equiflock.observations.radio_kernels import (
+    HASH_SHIFT,
+    JITTER_STREAM,
+    RadioArgs,
+    get_agent_id,
+    is_lost_in_burst,
+    skips_step,
 )
-from equiflock.observations.orbit import ObstacleRule
-from equiflock.observations.radio_kernels import JITTER_STREAM, RadioArgs, get_agent_id, is_lost_in_burst, skips_step
-
-_HASH_SHIFT = np.uint64(11)
-
-
-class MessageWindow(NamedTuple):
-    """When messages are used, in steps."""
-
-    delay: Index
-    """int64: steps from sending to arrival."""
-    jitter: Index
-    """int64: the most further steps to arrival."""
-    last_known: Index
-    """int64: steps after arrival for which a message is used."""
 
 
 class MessageHistory(NamedTuple):
@@ -74,6 +67,25 @@ class FixedLinks(NamedTuple):
     """(edges,) int64, as in `Graph`."""
 
 
+class MessageSearch(NamedTuple):
+    """Where `_list_messages` searches, and its memory."""
+
+    positions: Array
+    """(S, B, N, D) float64, as in `MessageHistory`."""
+    cells: SlotCells
+    links: FixedLinks
+    radius_squared: float
+    agent_ids: Array
+    """(B N,) int64: the id of each agent."""
+    radio_args: RadioArgs
+    candidates: Array
+    """(N + 1,) or longer: the senders in reach at one send step."""
+    last_receivers: Array
+    """(N,) int64: the last receiver to use a message of each sender."""
+    runs: Array
+    """(27, 2) uintp, as in `FlockBuffers`."""
+
+
 @kernel
 def sort_slot(
     positions: Array,
@@ -86,14 +98,13 @@ def sort_slot(
 ) -> bool:
     """Sort the active flocks of a step, positions and velocities (B, N, D), into the cells of a slot of the ring.
 
-    Within a cell, agents are sorted by ids, or by indices if `agent_ids` is empty.
-
-    Returns:
-        False if a flock is out of range.
+    Within a cell, agents are sorted by ids, or by indices if `agent_ids` is empty. Return False if a flock is out of
+    range.
     """
     orders, starts, buckets, shapes = cells
     for b in active:
-        shape = sort_into_cells(positions[b], comm_radius, orders[slot, b], starts[slot, b], buckets[slot, b])
+        cell_list = CellList(orders[slot, b], starts[slot, b], buckets[slot, b])
+        shape = sort_into_cells(positions[b], comm_radius, cell_list)
         if shape[0] == 0 or not (np.abs(velocities[b]) <= MAX_MAGNITUDE).all():
             return False
         if agent_ids.size > 0:
@@ -104,190 +115,109 @@ def sort_slot(
 
 
 @inline_kernel
-def _is_delivered(
-    flock: Index,
-    m: Index,
-    receiver_hash: Index,
-    receiver: Index,
-    sender: Index,
-    radio_args: RadioArgs,
-    window: MessageWindow,
+def _is_usable(
+    b: Index, i: Index, j: Index, m: Index, flock: Index, receiver: Index, sender: Index, radio_args: RadioArgs
 ) -> bool:
-    """Return whether a message of step m has arrived by now, was not lost, and has not expired.
+    """Return whether agent i of flock b can use the message of agent j of step m now, if j was within reach then.
 
-    `receiver_hash` is the hash of flock, step m and receiver; `flock` is the hash of seed and flock.
+    `flock` is the hash of seed and flock; receiver and sender are the ids of i and j.
     """
-    threshold, has_bursts, loss_after_loss, loss_after_arrival = radio_args.loss
-    delay, jitter, last_known = window
-    h = hash_combine(receiver_hash, sender)
-    # The steps since its arrival: it must have arrived, and must not have expired.
+    send_interval, silent_from, present_from = radio_args.sending
+    # The sender sent while the receiver was in the flock.
+    is_present = present_from[b, j] <= m < silent_from[b, j] and present_from[b, i] <= m
+    if not is_present or skips_step(flock, m, sender, send_interval):
+        return False
+    # The message has arrived, after a random wait, and has not expired.
+    delay, jitter, last_known = radio_args.window
+    h = hash_combine(hash_combine(hash_combine(flock, m), receiver), sender)
     wait = np.int64(hash_combine(h, JITTER_STREAM) % np.uint64(jitter + 1)) if jitter > 0 else np.int64(0)
     since = radio_args.link.step - m - delay - wait
-    arrives = 0 <= since <= last_known and (h >> _HASH_SHIFT) >= threshold
-    if has_bursts and 0 <= since <= last_known:
-        arrives = not is_lost_in_burst(flock, m, receiver, sender, loss_after_loss, loss_after_arrival)
-    return bool(arrives)
-
-
-@inline_kernel
-def _was_sent(b: Index, i: Index, j: Index, m: Index, flock: Index, sender: Index, radio_args: RadioArgs) -> bool:
-    """Return whether agent j sent at step m while agent i was in the flock."""
-    send_interval, silent_from, present_from = radio_args.sending
-    is_present = present_from[b, j] <= m < silent_from[b, j] and present_from[b, i] <= m
-    return is_present and not skips_step(flock, m, sender, send_interval)
+    if since < 0 or since > last_known:
+        return False
+    # It is not lost.
+    threshold, has_bursts, loss_after_loss, loss_after_arrival = radio_args.loss
+    if has_bursts:
+        return not is_lost_in_burst(flock, m, receiver, sender, loss_after_loss, loss_after_arrival)
+    return bool((h >> HASH_SHIFT) >= threshold)
 
 
 @kernel
-def is_message_usable(
-    b: Index, i: Index, j: Index, m: Index, radio_args: RadioArgs, window: MessageWindow, agent_ids: Array
-) -> bool:
-    """Return whether agent i of flock b can use the message of agent j of step m now, if j was within reach then."""
-    flock = hash_combine(radio_args.link.seed_hash, b)
-    receiver, sender = get_agent_id(i, agent_ids), get_agent_id(j, agent_ids)
-    receiver_hash = hash_combine(hash_combine(flock, m), receiver)
-    return _was_sent(b, i, j, m, flock, sender, radio_args) and _is_delivered(
-        flock, m, receiver_hash, receiver, sender, radio_args, window
-    )
-
-
-@inline_kernel
-def _append_if_usable(
-    b: Index,
-    i: Index,
-    j: Index,
-    m: Index,
-    end: Index,
-    receiver_hash: Index,
-    flock: Index,
-    agent_ids: Array,
-    radio_args: RadioArgs,
-    window: MessageWindow,
-    last_receivers: Array,
-    senders: Array,
-) -> Index:
-    """Append the message of step m from j to i to the list that ends at `end`, if usable; return the new end."""
-    slots, rows = radio_args.link.slots, radio_args.link.rows
-    receiver, sender = np.uint64(agent_ids[i]), np.uint64(agent_ids[j])
-    # No agent receives from itself, and of each sender only the newest message counts, which comes first.
-    is_new = i != j and last_receivers[j] != i and _was_sent(b, i, j, m, flock, sender, radio_args)
-    if is_new and _is_delivered(flock, m, receiver_hash, receiver, sender, radio_args, window):
-        last_receivers[j] = i
-        senders[end] = (m % slots) * rows + b * len(last_receivers) + j
-        end += np.uintp(1)
-    return end
-
-
-@kernel
-def _list_messages(
-    b: Index,
-    i: Index,
-    end: Index,
-    positions: Array,
-    cells: SlotCells,
-    links: FixedLinks,
-    radius_squared: float,
-    agent_ids: Array,
-    radio_args: RadioArgs,
-    window: MessageWindow,
-    last_receivers: Array,
-    runs: Array,
-    senders: Array,
-) -> Index:
+def _list_messages(b: Index, i: Index, end: Index, search: MessageSearch, senders: Array) -> Index:
     """Append the records of the messages that agent i uses to `senders`, from `end` on, and return the new end.
 
     Newest messages come first, and each sender occurs once at most.
     """
-    now, slots = radio_args.link.step, radio_args.link.slots
-    delay, jitter, last_known = window
-    orders, starts, buckets, shapes = cells
-    begins, listed = links
-    flock, N, D = hash_combine(radio_args.link.seed_hash, b), positions.shape[2], positions.shape[3]
+    positions, agent_ids, radio_args = search.positions, search.agent_ids, search.radio_args
+    orders, starts, buckets, shapes = search.cells
+    begins, listed = search.links
+    candidates, last_receivers, runs = search.candidates, search.last_receivers, search.runs
+    _, now, slots, rows = radio_args.link
+    delay, jitter, last_known = radio_args.window
+    flock, receiver = hash_combine(radio_args.link.seed_hash, b), np.uint64(agent_ids[i])
+    N, D = positions.shape[2], positions.shape[3]
     for m in range(now - delay, max(now - delay - jitter - last_known, 0) - 1, -1):
-        slot, receiver_hash = m % slots, hash_combine(hash_combine(flock, m), np.uint64(agent_ids[i]))
-        # In a fixed topology all listed senders, at any distance.
+        slot, count = m % slots, np.uintp(0)
         if begins.size > 0:
+            # In a fixed topology all listed senders, at any distance.
             for e in range(begins[b * N + i], begins[b * N + i + 1]):
-                end = _append_if_usable(
-                    b,
-                    i,
-                    listed[e],
-                    m,
-                    end,
-                    receiver_hash,
-                    flock,
-                    agent_ids,
-                    radio_args,
-                    window,
-                    last_receivers,
-                    senders,
-                )
-            continue
-        # Otherwise the agents that were within R when they sent.
-        shape = shapes[slot, b, 0], shapes[slot, b, 1], shapes[slot, b, 2]
-        x, y, z = positions[slot, b, i, 0], positions[slot, b, i, 1], positions[slot, b, i, 2] if D == 3 else 0.0
-        for run in range(list_nearby_runs(np.int64(buckets[slot, b, i]), shape, starts[slot, b], runs)):
-            for s in range(runs[run, 0], runs[run, 1]):
-                j = np.int64(orders[slot, b, s])
-                dx, dy = x - positions[slot, b, j, 0], y - positions[slot, b, j, 1]
-                dz = z - positions[slot, b, j, 2] if D == 3 else 0.0
-                if dx * dx + dy * dy + dz * dz <= radius_squared:
-                    end = _append_if_usable(
-                        b, i, j, m, end, receiver_hash, flock, agent_ids, radio_args, window, last_receivers, senders
-                    )
+                candidates[count] = listed[e]
+                count += np.uintp(1)
+        else:
+            # Otherwise the agents that were within R when they sent.
+            shape = shapes[slot, b, 0], shapes[slot, b, 1], shapes[slot, b, 2]
+            x, y, z = positions[slot, b, i, 0], positions[slot, b, i, 1], positions[slot, b, i, 2] if D == 3 else 0.0
+            for run in range(list_nearby_runs(np.int64(buckets[slot, b, i]), shape, starts[slot, b], runs)):
+                for s in range(runs[run, 0], runs[run, 1]):
+                    j = orders[slot, b, s]
+                    dx, dy = x - positions[slot, b, j, 0], y - positions[slot, b, j, 1]
+                    dz = z - positions[slot, b, j, 2] if D == 3 else 0.0
+                    candidates[count] = j
+                    count += np.uintp(dx * dx + dy * dy + dz * dz <= search.radius_squared)
+        for n in range(count):
+            # No agent receives from itself, and of each sender only the newest message counts, which comes first.
+            j = np.int64(candidates[n])
+            if i == j or last_receivers[j] == i:
+                continue
+            if _is_usable(b, i, j, m, flock, receiver, np.uint64(agent_ids[j]), radio_args):
+                last_receivers[j] = i
+                senders[end] = slot * rows + b * N + j
+                end += np.uintp(1)
     return end
 
 
 @kernel
 def aggregate_delayed_messages(
     history: MessageHistory,
-    numbering: Numbering,
-    roles_groups: RolesGroups,
     cells: SlotCells,
     links: FixedLinks,
-    obstacle_rule: ObstacleRule,
-    comm_radius: float,
-    channel_spec: ChannelSpec,
-    observations: Array,
+    records: Records,
+    kernel_args: KernelArgs,
     radio_args: RadioArgs,
-    window: MessageWindow,
-    has_obstacles: bool,
+    observations: Array,
     active: Array,
     first: Index,
     last: Index,
 ) -> bool:
-    """Write the observations of agents first .. last - 1 of each active flock.
+    """Write the observations (B * N, K * C * D) of agents first .. last - 1 of each active flock.
 
-    Leaders and obstacle agents observe zeros.
-
-    Args:
-        history: the messages of S slots.
-        numbering: the agent of each of S * B * N records, an index into all B * N agents, and the ids of these.
-        roles_groups: of the agents of all flocks, (B * N,) each.
-        cells: the cell lists of all slots and flocks.
-        links: the graph of a fixed topology.
-        obstacle_rule: the obstacle rule.
-        comm_radius: R.
-        channel_spec: the channels.
-        observations: (B * N, K * C * D), the result.
-        radio_args: the radio.
-        window: when messages are used.
-        has_obstacles: whether there are obstacle agents.
-        active: indices of the flocks that fly.
-        first: the first agent.
-        last: the last agent + 1.
-
-    Returns:
-        False if a sum is not finite or too large.
+    Records are all rows of the history. Leaders and obstacle agents observe zeros. Return False if a sum is not finite
+    or too large.
     """
-    positions, velocities, older_hops = history
-    S, B, N, D = positions.shape
-    records = Records(
-        positions.reshape(-1, D).T, velocities.reshape(-1, D), older_hops.reshape(S * B * N, older_hops.shape[3])
+    S, B, N, D = history.positions.shape
+    buffers, roles, channel_spec = make_batch_buffers(N, D, True), records.roles, kernel_args.channel_spec
+    lists, ends, last_receivers = buffers.lists, buffers.lists.ends, np.empty(N, np.int64)
+    radius_squared = kernel_args.comm_radius * kernel_args.comm_radius
+    search = MessageSearch(
+        history.positions,
+        cells,
+        links,
+        radius_squared,
+        records.agent_ids,
+        radio_args,
+        buffers.candidates,
+        last_receivers,
+        buffers.runs,
     )
-    listing, rule_result, features = make_batch_buffers(N, D, True)
-    # The last receiver to use a message of each sender.
-    lists, last_receivers = listing.lists, np.empty(N, np.int64)
-    roles, senders, ends, runs = roles_groups.roles, lists.senders, lists.ends, listing.runs
     fine = True
     for b in active:
         last_receivers[:] = -1
@@ -298,41 +228,52 @@ def aggregate_delayed_messages(
             while begin + agents < last and agents < BATCH_AGENTS and end <= BATCH_ENTRIES:
                 i = np.int64(begin + agents)
                 if roles[b * N + i] == FOLLOWER:
-                    end = _list_messages(
-                        b,
-                        i,
-                        end,
-                        positions,
-                        cells,
-                        links,
-                        comm_radius * comm_radius,
-                        numbering.agent_ids,
-                        radio_args,
-                        window,
-                        last_receivers,
-                        runs,
-                        senders,
-                    )
+                    end = _list_messages(b, i, end, search, lists.senders)
                 ends[agents] = end
                 agents += np.uintp(1)
-            # The obstacle rule, the measurements and the sums; `row` is the record now of the first of the batch.
+            # The obstacle rule, the measurements and the sums; the batch begins with the record now of its first agent.
             row = np.uintp((radio_args.link.step % S * B + b) * N) + begin
-            if has_obstacles:
-                apply_obstacle_rule(row, agents, lists, records, roles, numbering, obstacle_rule, rule_result)
-            fine &= aggregate_received(
-                b,
-                row,
-                agents,
-                numbering,
-                records,
-                roles_groups,
-                lists,
-                rule_result,
-                channel_spec,
-                channel_spec.table,
-                observations,
-                features,
-                radio_args,
-            )
+            batch = Batch(row, agents, lists, buffers.rule_result, buffers.features)
+            if records.has_obstacles:
+                apply_obstacle_rule(batch, np.uintp(0), records, kernel_args.obstacle_rule)
+            fine &= aggregate_received(b, radio_args, batch, records, channel_spec, channel_spec.table, observations)
             begin += agents
     return fine
+
+
+def build_message_graph(
+    can_receive: Bool[np.ndarray, "B N"],
+    steps: range,
+    get_reach_graph: Callable[[int], Graph],
+    radio_args: RadioArgs,
+    agent_ids: Array,
+) -> Graph:
+    """Return the graph of the messages used now; an edge counts once, whatever the number of its messages.
+
+    Args:
+        can_receive: (B, N), which agents receive at all.
+        steps: the send steps of messages that can be used now.
+        get_reach_graph: returns the graph of a step if all messages arrived.
+        radio_args: the radio; its step is the step now.
+        agent_ids: (N,), as in `Records`.
+    """
+    edges, (B, N) = np.empty(0, np.int64), can_receive.shape
+    for step in steps:
+        graph = get_reach_graph(step)
+        rows, used = graph.rows, np.empty(len(graph.senders), np.bool_)
+        _mark_usable(rows, graph.senders, N, step, radio_args, agent_ids, used)
+        used &= can_receive.ravel()[rows]
+        # An edge is one number, row * N + sender; with several messages it counts once.
+        edges = np.union1d(edges, rows[used] * N + graph.senders[used])
+    return Graph.from_edges(edges // N, edges % N, (B, N))
+
+
+@kernel
+def _mark_usable(
+    rows: Array, senders: Array, N: Index, m: Index, radio_args: RadioArgs, agent_ids: Array, used: Array
+) -> None:
+    """Write into used (edges,) whether the message of step m along each edge is usable now."""
+    for e in range(len(rows)):
+        (b, i), j = divmod(rows[e], N), senders[e]
+        flock, receiver = hash_combine(radio_args.link.seed_hash, b), get_agent_id(i, agent_ids)
+        used[e] = _is_usable(b, i, j, m, flock, receiver, get_agent_id(j, agent_ids), radio_args)

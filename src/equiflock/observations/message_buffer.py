@@ -1,7 +1,11 @@
-"""The message buffer: recent messages of a flight with an imperfect radio, and the kernels' radio arguments."""
+"""The message buffer of a flight with an imperfect radio or failed agents, and the radio, which may change in flight.
+
+`RadioArgs` describe the radio of a step to the kernels.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,24 +17,23 @@ from equiflock._runtime.jit import Array, kernel
 from equiflock._runtime.randomness import hash_seed
 from equiflock._runtime.threads import AGENTS_PER_THREAD, split_flocks
 from equiflock.flock import FOLLOWER, Flock
-from equiflock.graph.cell_list import Numbering
 from equiflock.graph.radius_graph import Graph, radius_graph
 from equiflock.observations.aggregation_kernels import KernelArgs
 from equiflock.observations.delayed_messages import (
     FixedLinks,
     MessageHistory,
-    MessageWindow,
     SlotCells,
     aggregate_delayed_messages,
+    build_message_graph,
     sort_slot,
 )
-from equiflock.observations.message_graph import build_message_graph
-from equiflock.observations.neighbour_lists import RolesGroups
+from equiflock.observations.neighbour_lists import COLUMNS_PER_PASS, Records
 from equiflock.observations.radio import IDEAL_RADIO, Radio, check_radio
 from equiflock.observations.radio_kernels import (
     LinkArgs,
     LossArgs,
     MeasuringArgs,
+    MessageWindow,
     RadioArgs,
     ReceiverState,
     SendingArgs,
@@ -80,12 +83,8 @@ class MessageBuffer:
         """
         buffer = MessageBuffer(radio, self.step)
         if radio.memory == self.radio.memory:
-            buffer.first_step = self.first_step
-            buffer._history, buffer._silent_from, buffer._present_from = (
-                self._history,
-                self._silent_from,
-                self._present_from,
-            )
+            buffer.first_step, buffer._history = self.first_step, self._history
+            buffer._silent_from, buffer._present_from = self._silent_from, self._present_from
         return buffer
 
     @property
@@ -98,29 +97,22 @@ class MessageBuffer:
         """The send step of the newest messages that can be used now; before `first_step` if there are none yet."""
         return self.step - self.radio.delay
 
-    def begin_step(self, flock: Flock, previous: Array, muted: Bool[np.ndarray, "B N"] | None) -> None:
+    def begin_step(self, flock: Flock, previous: Array) -> None:
         """Count a new step and store a copy of its messages; a radio without memory needs no copy.
 
-        Args:
-            flock: the state that agents send.
-            previous: (B, N, K * C * D), the observations of the step before, which they send as well.
-            muted: (B, N), agents that send nothing from this step on, while all others send; None: as before.
+        `flock` is the state that agents send, without those that are muted, and `previous` (B, N, K * C * D) the
+        observations of the step before, which they send as well.
         """
         self.step += 1
         B, N, _ = flock.shape
         if self._silent_from is None:
             self._silent_from, self._present_from = np.full((B, N), NEVER), np.full((B, N), self.step)
-        if muted is not None:
-            self._silent_from = np.where(muted, np.minimum(self._silent_from, self.step), NEVER)
-        # Copy the messages for later steps; a radio without memory needs no copy.
+        if not flock.all_working:
+            self._silent_from = np.where(flock.muted, np.minimum(self._silent_from, self.step), NEVER)
         if self.radio.memory > 0:
             if self._history is None:
                 slots, D = self.radio.memory + 1, flock.shape[2]
-                self._history = MessageHistory(
-                    np.zeros((slots, B, N, D)),
-                    np.zeros((slots, B, N, D)),
-                    np.zeros((slots, B, N, previous.shape[2]), np.float32),
-                )
+                self._history = _make_history(slots, B, N, D, previous.shape[2])
             for history, message in zip(self._history, (flock.positions, flock.velocities, previous), strict=True):
                 history[self.step % len(history)] = message
 
@@ -157,10 +149,11 @@ class MessageBuffer:
             MeasuringArgs(is_measured, is_delayed, noise, noise * time_scale, self._splitter),
             SendingArgs(radio.send_interval, self._silent_from, self._present_from),
             ReceiverState(flock.positions, flock.velocities),
+            self._window,
         )
 
     def make_radio_args_now(self, flock: Flock) -> RadioArgs:
-        """Return the radio with the step now, also where all messages have the same delay, for `is_message_usable`."""
+        """Return the radio with the step now, also where all messages have the same delay, for the message graph."""
         args = self.make_radio_args(flock)
         return args._replace(link=args.link._replace(step=self.step))
 
@@ -176,9 +169,8 @@ class MessageBuffer:
     ) -> bool:
         """Fill in `observations` (B, N, K * C * D) of the active flocks from messages of several steps.
 
-        Runs on several threads. Return False if a value is out of range. `graph` is that of a fixed topology, None for
-        a dynamic one. This sorts the messages of this step into cells and quantizes their older hops in the buffer, so
-        call it once per step.
+        Return False if a value is out of range. `graph` is that of a fixed topology, None for a dynamic one. This sorts
+        the messages of this step into cells and quantizes their older hops in the buffer, so call it once per step.
         """
         assert self._history is not None
         (B, N, _), comm_radius = flock.shape, kernel_args.comm_radius
@@ -202,12 +194,19 @@ class MessageBuffer:
             parts = [(active, first, last) for first, last in threads.split_range(N, AGENTS_PER_THREAD)]
         empty = np.empty(0, np.int64)
         links = FixedLinks(empty, empty) if graph is None else FixedLinks(graph.starts, graph.senders)
-        order = np.tile(np.arange(B * N, dtype=np.uintp), slots)
-        numbering = Numbering(order, np.tile(np.arange(N) if agent_ids is None else agent_ids, B))
-        roles_groups = RolesGroups(flock.roles.reshape(-1), flock.groups.reshape(-1))
-        has_obstacles = flock.shape[2] == 2 and bool((flock.obstacles >= 0).any())
-        rest = observations.reshape(B * N, -1), radio_args, self._window, has_obstacles
-        common = self._history, numbering, roles_groups, cells, links, *kernel_args, *rest
+        # A record is the row (slot, flock, agent) of the history.
+        rows = slots * B * N
+        records = Records(
+            positions.reshape(rows, -1).T,
+            velocities.reshape(rows, -1),
+            older_hops.reshape(rows, older_hops.shape[3]),
+            np.tile(np.arange(B * N, dtype=np.uintp), slots),
+            np.tile(np.arange(N) if agent_ids is None else agent_ids, B),
+            flock.roles.reshape(-1),
+            flock.groups.reshape(-1),
+            bool((flock.obstacles >= 0).any()),
+        )
+        common = self._history, cells, links, records, kernel_args, radio_args, observations.reshape(B * N, -1)
         return all(threads.run_parallel(aggregate_delayed_messages, [(*common, *part) for part in parts]))
 
     def compute_message_graph(
@@ -232,14 +231,15 @@ class MessageBuffer:
         steps = range(max(newest - radio.jitter - radio.last_known, self.first_step), newest + 1)
         can_receive, radio_args = flock.effective_roles == FOLLOWER, self.make_radio_args_now(flock)
         ids = np.empty(0, np.int64) if agent_ids is None else agent_ids
-        return build_message_graph(can_receive, steps, get_reach_graph, radio_args, self._window, ids)
+        return build_message_graph(can_receive, steps, get_reach_graph, radio_args, ids)
 
     def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
         """Reorder the agents: the new agent s is the old agent order[s]."""
         if self._silent_from is not None:
             self._silent_from, self._present_from = self._silent_from[:, order], self._present_from[:, order]
         if self._history is not None:
-            self._history = MessageHistory(*(np.ascontiguousarray(history[:, :, order]) for history in self._history))
+            for history in self._history:
+                history[:] = history[:, :, order]
         self._cells = None  # sorted by the old indices
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
@@ -259,14 +259,22 @@ class MessageBuffer:
         if self._history is None:
             return
         # New agents have sent nothing yet; their current state only has to fit into the cells.
-        arrays = []
-        for history, now in zip(self._history, (flock.positions, flock.velocities, None), strict=True):
-            fresh = np.zeros((len(history), B, N, history.shape[3]), history.dtype)
-            if now is not None:
-                fresh[:] = now
+        old, new = (
+            self._history,
+            _make_history(len(self._history.positions), *flock.shape, self._history.older_hops.shape[3]),
+        )
+        new.positions[:], new.velocities[:] = flock.positions, flock.velocities
+        for fresh, history in zip(new, old, strict=True):
             fresh[:, :, :kept] = history[:, :, keep]
-            arrays.append(fresh)
-        self._history, self._cells = MessageHistory(*arrays), None
+        self._history, self._cells = new, None
+
+
+def _make_history(slots: int, B: int, N: int, D: int, size: int) -> MessageHistory:
+    """Allocate the messages of so many steps; `size` is K * C * D."""
+    # Kernels sum whole passes of columns, so they read beyond the last row of the older hops.
+    shape = slots, B, N, size
+    older_hops = np.zeros(math.prod(shape) + COLUMNS_PER_PASS, np.float32)[: math.prod(shape)].reshape(shape)
+    return MessageHistory(np.zeros((slots, B, N, D)), np.zeros((slots, B, N, D)), older_hops)
 
 
 def _make_cell_lists(slots: int, B: int, N: int) -> SlotCells:
@@ -291,11 +299,8 @@ def _make_loss_args(radio: Radio) -> LossArgs:
     return LossArgs(threshold, has_bursts, loss_after_loss, loss_after_arrival)
 
 
-# The radio of a flight, which may change between two steps, and its message buffer while one is needed.
-
-
 class RadioState:
-    """A radio, and a message buffer if messages may be lost, late or inexact.
+    """A radio, which may change between two steps, and a message buffer if messages may be lost, late or inexact.
 
     Args:
         requires_ideal_radio: whether the senses need an ideal radio and no failures.
@@ -354,24 +359,6 @@ class RadioState:
         # With an ideal radio, a flock whose agents all work needs no message buffer.
         if self.radio.is_ideal and flock.all_working:
             self._drop_buffer()
-
-    def begin_steps(self, flock: Flock, previous: Array, steps: int) -> RadioArgs | None:
-        """Count `steps` steps and return the radio of the first, or None if all messages arrive at once and exact.
-
-        For callers that compute observations without `DelayedAggregation.observe`, of a flock in the units of the
-        senses, with a radio without memory.
-        """
-        if self.message_buffer is None:
-            return None
-        self.message_buffer.begin_step(flock, previous, None)
-        radio_args = self.message_buffer.make_radio_args(flock)
-        self.message_buffer.step += steps - 1
-        return radio_args
-
-    def rollback(self, steps: int) -> None:
-        """Undo the count of `begin_steps` if the steps have failed."""
-        if self.message_buffer is not None:
-            self.message_buffer.step -= steps
 
     def _start_buffer(self, radio: Radio) -> MessageBuffer:
         """Return a new buffer that continues the count of steps; raise InputError if the senses do not support one."""

@@ -1,4 +1,4 @@
-"""Neighbour lists of a batch of agents: the first half of computing observations.
+"""Records of a flock, and the neighbour lists of a batch of its agents: the first half of computing observations.
 
 A block is a few adjacent cells of one row; all agents in and around it are the candidates of every agent in it. They
 are copied into columns once, so that testing 64 of them against R is one arithmetic loop, whose result is one word with
@@ -14,46 +14,7 @@ import numpy as np
 
 from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
 from equiflock.flock import FOLLOWER
-from equiflock.graph.cell_list import Numbering, TorusShape, list_nearby_runs, wrap_index
-from equiflock.observations.orbit import ObstacleRule, select_obstacles
-
-# Structures that several kernels of the aggregation share.
-
-
-class Records(NamedTuple):
-    """The messages of all agents of one flock.
-
-    If messages are delayed, rows 0 .. N - 1 are the state at the send step, and rows N .. 2 N - 1 that of the receivers
-    now, in the same order. In `delayed_messages` a row stands for (slot, flock, agent).
-    """
-
-    positions: Array
-    """(D, rows + COPY_CHUNK) float64."""
-    velocities: Array
-    """(rows, D) float64."""
-    older_hops: Array
-    """(N, padded) float32: z^1 .. z^(K-1) of the step before sending, padded by zeros to whole cache lines."""
-
-
-class RolesGroups(NamedTuple):
-    """Roles and groups of agents: of one flock, (N,), or in `delayed_messages` of all flocks, (B N,)."""
-
-    roles: Array
-    """int8."""
-    groups: Array
-    """int32."""
-
-
-class RuleResult(NamedTuple):
-    """The fields of `ObstacleSelection` for each agent of a batch; all zero if the flock has no obstacle agents."""
-
-    virtual_velocities: Array
-    """(BATCH_AGENTS, 2) float64: v_ij of the nearest obstacle agent by the orbit technique."""
-    nearest: Array
-    """(BATCH_AGENTS,) uintp: the record of the nearest obstacle agent."""
-    obstacle_counts: Array
-    """(BATCH_AGENTS,) int64: obstacle agents whose relative velocity is replaced."""
-
+from equiflock.graph.cell_list import MAX_MAGNITUDE, TorusShape, list_nearby_runs, wrap_index
 
 WORD_BITS = 64
 """Candidates per word."""
@@ -62,6 +23,10 @@ BATCH_AGENTS = 128
 """The most agents of a batch: their words and lists stay in the processor's nearest cache."""
 BATCH_ENTRIES = 4_096
 """The capacity of the lists of a batch, in entries, beyond the N of a single agent."""
+COLUMNS_PER_PASS = 12
+"""Columns of the older hops summed in one pass over a list: both older hops of K = 3 in the plane."""
+FLOATS_PER_CACHE_LINE = 16
+"""float32 numbers per cache line."""
 COPY_CHUNK = 8
 """Candidates copied at a time; surplus copies are overwritten or never read."""
 MAX_BLOCK_CELLS = 16
@@ -83,6 +48,43 @@ BIT_INDEX_MASK, WORD_SHIFT = np.uintp(WORD_BITS - 1), np.uintp(6)
 """n & BIT_INDEX_MASK is the index within a word, n >> WORD_SHIFT the index of the word."""
 
 
+class RecordBuffers(NamedTuple):
+    """Memory for the messages of a flock, a row per record.
+
+    If messages are delayed, rows 0 .. N - 1 are the state at the send step, and rows N .. 2 N - 1 that of the receivers
+    now, in the same order.
+    """
+
+    positions: Array
+    """(D, rows + COPY_CHUNK) float64."""
+    velocities: Array
+    """(rows, D) float64."""
+    older_hops: Array
+    """(N, padded) float32: z^1 .. z^(K-1) of the step before sending, padded by zeros to whole cache lines."""
+
+
+class Records(NamedTuple):
+    """The messages of a flock, and the agents that sent them.
+
+    In `delayed_messages` a row stands for (slot, flock, agent), and the agents are those of all flocks.
+    """
+
+    positions: Array
+    """This and the next two as in `RecordBuffers`."""
+    velocities: Array
+    older_hops: Array
+    order: Array
+    """(rows,) uintp: record s is of agent order[s]."""
+    agent_ids: Array
+    """(N,) int64: the id by which the caller knows each agent; empty if ids are the indices."""
+    roles: Array
+    """(N,) int8, by agent."""
+    groups: Array
+    """(N,) int32, by agent."""
+    has_obstacles: bool
+    """Whether an agent is an obstacle agent."""
+
+
 class NeighbourLists(NamedTuple):
     """The neighbour lists of a batch of agents, one after the other.
 
@@ -92,24 +94,69 @@ class NeighbourLists(NamedTuple):
     senders: Array
     """(N + BATCH_ENTRIES,) uint32: records of the senders."""
     offsets: Array
-    """(2 D, N + BATCH_ENTRIES) float32: rows 0 .. D - 1 are r_ij, subtracted in float64; `paper_sums` overwrites
+    """(2 D, N + BATCH_ENTRIES) float32: rows 0 .. D - 1 are r_ij, subtracted in float64; `channel_sums` overwrites
     all."""
     ends: Array
     """(BATCH_AGENTS,) uintp: where the list of each agent ends."""
 
 
-class ListBuffers(NamedTuple):
-    """Memory of one thread for `list_batch`."""
+class RuleResult(NamedTuple):
+    """The fields of `ObstacleSelection` for each agent of a batch; all zero if the flock has no obstacle agents."""
+
+    virtual_velocities: Array
+    """(BATCH_AGENTS, 2) float64: v_ij of the nearest obstacle agent by the orbit technique."""
+    nearest: Array
+    """(BATCH_AGENTS,) uintp: the record of the nearest obstacle agent."""
+    obstacle_counts: Array
+    """(BATCH_AGENTS,) int64: obstacle agents whose relative velocity is replaced."""
+
+
+class FeatureBuffers(NamedTuple):
+    """The features of a batch, a column per entry of its lists; empty if neither channels nor radio need them."""
+
+    vectors: Array
+    """(2 D, entries) float64: r_ij in rows 0 .. D - 1, v_ij in rows D .. 2 D - 1."""
+    squares: Array
+    """(entries,) float64: max(|r_ij|, MIN_DISTANCE)^2."""
+    inners: Array
+    """(entries,) float64: <r_ij, v_ij>."""
+    weights: Array
+    """(entries,) float64: the weights of one channel."""
+
+
+class Batch(NamedTuple):
+    """A few agents of a flock with successive records, and their neighbours."""
+
+    first: Index
+    """The record of the first agent."""
+    agents: Index
+    lists: NeighbourLists
+    rule_result: RuleResult
+    features: FeatureBuffers
+
+
+class BatchBuffers(NamedTuple):
+    """Memory of one thread for batches."""
 
     runs: Array
     """(27, 2) uintp: first and last + 1 of each run of agents around a block."""
     columns: Array
     """(D, N + WORD_BITS + COPY_CHUNK) float64: positions of the candidates."""
-    records: Array
+    candidates: Array
     """(N + WORD_BITS + COPY_CHUNK,) uint32: records of the candidates."""
     words: Array
     """(BATCH_AGENTS (N // WORD_BITS + 1),) uint64: a bit for each agent and candidate, set if within R."""
     lists: NeighbourLists
+    rule_result: RuleResult
+    features: FeatureBuffers
+
+
+class SortedCells(NamedTuple):
+    """The cells of a flock whose records are in cell order."""
+
+    starts: Array
+    """(2 N + 65,) uintp: bucket c holds the records starts[c] .. starts[c + 1] - 1."""
+    shape: TorusShape
 
 
 class BatchEnd(NamedTuple):
@@ -124,23 +171,66 @@ class BatchEnd(NamedTuple):
 
 
 @kernel
-def make_list_buffers(N: Index, D: Index) -> ListBuffers:
-    """Allocate a thread's memory for `list_batch`."""
-    # No block has more than N candidates; the last word is padded, and copies may extend beyond the last candidate.
-    candidates = N + WORD_BITS + COPY_CHUNK
-    columns, records = np.empty((D, candidates), np.float64), np.empty(candidates, np.uint32)
-    words = np.empty(BATCH_AGENTS * (N // WORD_BITS + 1), np.uint64)
-    lists = NeighbourLists(
-        np.empty(N + BATCH_ENTRIES, np.uint32),
-        np.empty((2 * D, N + BATCH_ENTRIES), np.float32),
-        np.empty(BATCH_AGENTS, np.uintp),
-    )
-    return ListBuffers(np.empty((27, 2), np.uintp), columns, records, words, lists)
+def make_records(N: Index, D: Index, older_size: Index, is_delayed: bool) -> RecordBuffers:
+    """Allocate the records of N agents, each of which relays `older_size` = (K - 1) * C * D numbers."""
+    rows = 2 * N if is_delayed else N
+    # Kernels sum whole passes of columns and copy whole chunks of candidates: the padding must exist and be finite.
+    width = -(-older_size // COLUMNS_PER_PASS) * COLUMNS_PER_PASS
+    older_hops = np.zeros((N, -(-width // FLOATS_PER_CACHE_LINE) * FLOATS_PER_CACHE_LINE), np.float32)
+    return RecordBuffers(np.zeros((D, rows + COPY_CHUNK), np.float64), np.empty((rows, D), np.float64), older_hops)
 
 
 @kernel
-def compute_cells_per_block(starts: Array, shape: TorusShape) -> Index:
+def gather_records(
+    positions: Array,
+    velocities: Array,
+    previous: Array,
+    older_size: Index,
+    order: Array,
+    buffers: RecordBuffers,
+    first: Index,
+    last: Index,
+) -> bool:
+    """Copy the state and older hops of the agents order[first : last] of a flock into records first .. last - 1.
+
+    Return False if a position or velocity is NaN or exceeds MAX_MAGNITUDE.
+    """
+    record_positions, record_velocities, older_hops = buffers
+    # Hops 1 .. K - 1 of the step before become hops 2 .. K now. The range keeps float32 sums from overflowing.
+    fine = True
+    for s in range(np.uintp(first), np.uintp(last)):
+        i = order[s]
+        for d in range(positions.shape[1]):
+            record_positions[d, s], record_velocities[s, d] = positions[i, d], velocities[i, d]
+            fine &= (abs(positions[i, d]) <= MAX_MAGNITUDE) & (abs(velocities[i, d]) <= MAX_MAGNITUDE)
+        for c in range(older_size):
+            older_hops[s, c] = previous[i, c]
+    return fine
+
+
+@kernel
+def make_batch_buffers(N: Index, D: Index, needs_features: bool) -> BatchBuffers:
+    """Allocate a thread's memory for batches of a flock of N agents."""
+    # No block has more than N candidates; the last word is padded, and copies may extend beyond the last candidate.
+    candidates, entries = N + WORD_BITS + COPY_CHUNK, N + BATCH_ENTRIES
+    features = entries if needs_features else 0
+    return BatchBuffers(
+        np.empty((27, 2), np.uintp),
+        np.empty((D, candidates), np.float64),
+        np.empty(candidates, np.uint32),
+        np.empty(BATCH_AGENTS * (N // WORD_BITS + 1), np.uint64),
+        NeighbourLists(
+            np.empty(entries, np.uint32), np.empty((2 * D, entries), np.float32), np.empty(BATCH_AGENTS, np.uintp)
+        ),
+        RuleResult(np.zeros((BATCH_AGENTS, 2)), np.zeros(BATCH_AGENTS, np.uintp), np.zeros(BATCH_AGENTS, np.int64)),
+        FeatureBuffers(np.empty((2 * D, features)), np.empty(features), np.empty(features), np.empty(features)),
+    )
+
+
+@kernel
+def compute_cells_per_block(cells: SortedCells) -> Index:
     """Return the number of cells of a block, 1 to MAX_BLOCK_CELLS, with about `TARGET_CANDIDATES` around it."""
+    starts, shape = cells
     occupied, buckets = 0, shape[0] * shape[1] * shape[2]
     for c in range(buckets):
         occupied += starts[c] < starts[c + 1]
@@ -183,19 +273,18 @@ def _list_batch_nd(
     c: Index,
     done: Index,
     last: Index,
-    record_positions: Array,
-    roles: Array,
-    order: Array,
-    starts: Array,
-    shape: TorusShape,
+    records: Records,
+    cells: SortedCells,
     max_cells: Index,
     radius_squared: float,
-    buffers: ListBuffers,
+    buffers: BatchBuffers,
 ) -> BatchEnd:
     """Do what `list_batch` does, for D as a compile-time constant."""
     # One function with local arrays: Numba counts references whenever arrays are passed on, here for every agent.
-    runs, columns, records, words, lists = buffers
-    senders, offsets, ends = lists
+    runs, columns, candidate_records, words = buffers.runs, buffers.columns, buffers.candidates, buffers.words
+    senders, offsets, ends = buffers.lists
+    record_positions, order, roles = records.positions, records.order, records.roles
+    starts, shape = cells
     agents, entry = np.uintp(0), np.uintp(0)
     while c < last:
         size, count = list_block_runs(c, min(max_cells, last - c), shape, starts, runs)
@@ -219,7 +308,7 @@ def _list_batch_nd(
                     columns[0, n + k], columns[1, n + k] = record_positions[0, j + k], record_positions[1, j + k]
                     if D == 3:
                         columns[2, n + k] = record_positions[2, j + k]
-                    records[n + k] = j + k
+                    candidate_records[n + k] = j + k
             candidates += end - begin
         # Pad the last word with candidates infinitely far away.
         for n in range(candidates, (candidates + BIT_INDEX_MASK) & ~BIT_INDEX_MASK):
@@ -228,11 +317,8 @@ def _list_batch_nd(
         # |r_ij|^2 <= R^2 for 64 candidates j at once, for each agent i of the block; j != i.
         wide = (candidates + BIT_INDEX_MASK) >> WORD_SHIFT
         for a in range(listed):
-            x, y, z = (
-                record_positions[0, own + a],
-                record_positions[1, own + a],
-                record_positions[2, own + a] if D == 3 else 0.0,
-            )
+            x, y = record_positions[0, own + a], record_positions[1, own + a]
+            z = record_positions[2, own + a] if D == 3 else 0.0
             for w in range(wide):
                 # By halves, as the second may be padding; a constant length gives one vector loop without a remainder.
                 word, base = NO_BITS, w << WORD_SHIFT
@@ -246,17 +332,14 @@ def _list_batch_nd(
 
         # Turn the bits of each follower's words into its list, from the lowest on; other agents have no neighbours.
         for a in range(listed):
-            x, y, z = (
-                record_positions[0, own + a],
-                record_positions[1, own + a],
-                record_positions[2, own + a] if D == 3 else 0.0,
-            )
+            x, y = record_positions[0, own + a], record_positions[1, own + a]
+            z = record_positions[2, own + a] if D == 3 else 0.0
             for w in range(wide if roles[order[own + a]] == FOLLOWER else np.uintp(0)):
                 word, base = words[a * wide + w], w << WORD_SHIFT
                 while word != NO_BITS:
                     lowest = word & (~word + ONE_BIT)
                     n = base + BIT_POSITIONS[lowest * DE_BRUIJN >> DE_BRUIJN_SHIFT]
-                    senders[entry] = records[n]
+                    senders[entry] = candidate_records[n]
                     offsets[0, entry], offsets[1, entry] = x - columns[0, n], y - columns[1, n]
                     if D == 3:
                         offsets[2, entry] = z - columns[2, n]
@@ -275,43 +358,23 @@ def list_batch(
     c: Index,
     done: Index,
     last: Index,
-    record_positions: Array,
-    roles: Array,
-    order: Array,
-    starts: Array,
-    shape: TorusShape,
+    records: Records,
+    cells: SortedCells,
     max_cells: Index,
     radius_squared: float,
-    buffers: ListBuffers,
+    buffers: BatchBuffers,
     axes: tuple[Index, ...],
 ) -> BatchEnd:
     """Write the neighbour lists of the next batch of agents into `buffers.lists`; return where the batch ends.
 
     The batch begins with bucket c, without the first `done` records of its block, and ends before bucket `last`, or
-    earlier if the buffers are full. Agents other than followers have empty lists.
-
-    Args:
-        c: the first bucket.
-        done: records of its block that earlier batches have listed.
-        last: the bucket to end before.
-        record_positions: (D, N + COPY_CHUNK), positions of all records.
-        roles: (N,), of agents.
-        order: (N,); record s is agent order[s].
-        starts: where buckets start.
-        shape: the shape of the torus.
-        max_cells: the most cells of a block.
-        radius_squared: R^2.
-        buffers: memory of this thread.
-        axes: one number for each dimension.
+    earlier if the buffers are full. Agents other than followers have empty lists. `max_cells` is the most cells of a
+    block; `axes` has one number for each dimension.
     """
     # The constant lets the compiler omit the third coordinate in the plane; it compiles only one of the two calls.
     if len(axes) == 2:
-        return _list_batch_nd(
-            2, c, done, last, record_positions, roles, order, starts, shape, max_cells, radius_squared, buffers
-        )
-    return _list_batch_nd(
-        3, c, done, last, record_positions, roles, order, starts, shape, max_cells, radius_squared, buffers
-    )
+        return _list_batch_nd(2, c, done, last, records, cells, max_cells, radius_squared, buffers)
+    return _list_batch_nd(3, c, done, last, records, cells, max_cells, radius_squared, buffers)
 
 
 @inline_kernel
@@ -323,48 +386,3 @@ def compute_offsets(
     for e in range(first, last):
         for d in range(D):
             offsets[d, e] = record_positions[d, s] - record_positions[d, np.uintp(senders[e])]
-
-
-# The obstacle rule for a batch: which obstacle agents each agent observes, and with which velocity.
-
-
-@kernel
-def make_rule_buffers() -> RuleResult:
-    """Allocate the result for a batch, filled with zeros."""
-    return RuleResult(np.zeros((BATCH_AGENTS, 2)), np.zeros(BATCH_AGENTS, np.uintp), np.zeros(BATCH_AGENTS, np.int64))
-
-
-@kernel
-def apply_obstacle_rule(
-    first: Index,
-    agents: Index,
-    lists: NeighbourLists,
-    records: Records,
-    roles: Array,
-    numbering: Numbering,
-    obstacle_rule: ObstacleRule,
-    rule_result: RuleResult,
-) -> None:
-    """Apply the obstacle rule to the lists of a batch of agents, whose records begin with `first`.
-
-    This shortens the lists in place if only the nearest obstacle agent counts, recomputes their offsets, and writes
-    `rule_result`.
-    """
-    record_positions, record_velocities = records.positions, records.velocities
-    senders, ends = lists.senders, lists.ends
-    virtual_velocities, nearest, obstacle_counts = rule_result
-    begin, kept = np.uintp(0), np.uintp(0)
-    for a in range(agents):
-        # Which obstacle agents count, and with which velocity.
-        selection = select_obstacles(
-            first + a, begin, ends[a], senders, record_positions, record_velocities, roles, numbering, obstacle_rule
-        )
-        end, nearest[a], obstacle_counts[a] = selection.end, selection.nearest, selection.count
-        virtual_velocities[a, 0], virtual_velocities[a, 1] = selection.vx, selection.vy
-        # Lists become shorter; close the gaps between them.
-        head = kept
-        for e in range(begin, end):
-            senders[kept] = senders[e]
-            kept += np.uintp(1)
-        compute_offsets(2, first + a, record_positions, lists, head, kept)
-        begin, ends[a] = ends[a], kept

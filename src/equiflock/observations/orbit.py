@@ -1,14 +1,16 @@
-"""The orbit technique: the virtual velocity of an obstacle agent (section 5, "Obstacle avoidance").
+"""The obstacle rule: which obstacle agents a follower observes, and with which velocity.
 
-With r = r_j - r_i the vector from follower i to the obstacle agent j, w the mean velocity of i and its neighbours in
-the flock, R(.) a rotation, and the discriminant gamma(r, w, angle) = (r / |r|) . R(angle) (w / |w|), the follower uses
-as relative velocity of the obstacle agent
+By the orbit technique (section 5 of the paper, "Obstacle avoidance") the nearest has a virtual velocity. With
+r = r_j - r_i the vector from follower i to the obstacle agent j, w the mean velocity of i and its neighbours in the
+flock, R(.) a rotation, and the discriminant gamma(r, w, angle) = (r / |r|) . R(angle) (w / |w|), the follower uses as
+relative velocity of the obstacle agent
 
     -v_ij = alpha_1(|r|, |w|) r / |r|                                           if -alpha_2 <= gamma(r, w, 0) <= 0
     -v_ij = -sgn(gamma(r, w, pi/2)) alpha_1(|r|, |w|) R(alpha_theta) r / |r|    else
 
 so that a follower that heads for the obstacle dodges it, and one that passes it bends around it. sgn(0) is 1; the
-discriminant is 0 if w is, and the relative velocity is 0 if r is.
+discriminant is 0 if w is, and the relative velocity is 0 if r is. The last functions are degrees and edges of the
+communication graph after the rule.
 """
 
 from __future__ import annotations
@@ -18,15 +20,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int64
 
+from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError, is_finite, shorten_repr
-from equiflock._runtime.jit import Array, Index, inline_kernel
-from equiflock.flock import OBSTACLE
-from equiflock.graph.cell_list import Numbering
-
-# Parameters of the orbit technique, by which followers avoid obstacles (section 5 of the paper, "Obstacle avoidance").
-#
-# `equiflock.observations.orbit` applies them. Weights tuned with other parameters store these in their metadata.
+from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
+from equiflock._runtime.threads import split_flocks
+from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors
+from equiflock.graph.cell_list import (
+    list_nearby_runs,
+    make_flock_buffers,
+    make_out_of_range_error,
+    select_neighbours,
+    sort_flock,
+)
+from equiflock.graph.radius_graph import Graph, radius_graph
+from equiflock.observations.neighbour_lists import Batch, Records, compute_offsets
 
 
 class OrbitCoefficients(NamedTuple):
@@ -46,7 +55,10 @@ class OrbitCoefficients(NamedTuple):
 
 @dataclass(frozen=True)
 class Orbit:
-    """Parameters of the orbit technique; the defaults are the paper's."""
+    """Parameters of the orbit technique; the defaults are the paper's.
+
+    Weights tuned with other parameters store these in their metadata.
+    """
 
     gravity_break: float = 0.5
     """alpha_2 in [0, 1]: a follower leaves its orbit the sooner, the smaller it is."""
@@ -129,31 +141,14 @@ def virtual_velocity(x: float, y: float, u: float, v: float, coefficients: Orbit
 
 @inline_kernel
 def select_obstacles(
-    s: Index,
-    begin: Index,
-    end: Index,
-    senders: Array,
-    record_positions: Array,
-    record_velocities: Array,
-    roles: Array,
-    numbering: Numbering,
-    obstacle_rule: ObstacleRule,
+    s: Index, begin: Index, end: Index, senders: Array, records: Records, obstacle_rule: ObstacleRule
 ) -> ObstacleSelection:
     """Apply the obstacle rule to the obstacle agents among senders[begin : end] of the agent with record s.
 
-    Args:
-        s: the agent's record.
-        begin: where its list begins.
-        end: where its list ends.
-        senders: the records of the neighbours; with `nearest_only` rewritten to flock agents, then the nearest obstacle
-            agent.
-        record_positions: (D, rows), positions of all records.
-        record_velocities: (rows, D), velocities of all records.
-        roles: (N,), of agents.
-        numbering: the agents of the records.
-        obstacle_rule: the rule.
+    With `nearest_only` the list becomes the senders other than obstacle agents, then the nearest obstacle agent.
     """
-    order, agent_ids = numbering
+    record_positions, record_velocities = records.positions, records.velocities
+    order, agent_ids, roles = records.order, records.agent_ids, records.roles
     nearest_only = obstacle_rule.nearest_only
     # The sum of velocities begins with the follower's; `flock` counts the others.
     u, v, flock, obstacle_count = record_velocities[s, 0], record_velocities[s, 1], 0, 0
@@ -164,9 +159,8 @@ def select_obstacles(
         j = np.uintp(senders[e])
         if roles[order[j]] == OBSTACLE:
             obstacle_count += 1
-            square = (record_positions[0, j] - record_positions[0, s]) ** 2 + (
-                record_positions[1, j] - record_positions[1, s]
-            ) ** 2
+            x, y = record_positions[0, j] - record_positions[0, s], record_positions[1, j] - record_positions[1, s]
+            square = x**2 + y**2
             # Of several equally near, the one with the smallest id, whatever its cell.
             agent_id = agent_ids[order[j]] if agent_ids.size > 0 else np.int64(order[j])
             if square < least or (square == least and agent_id < nearest_id):
@@ -189,3 +183,132 @@ def select_obstacles(
     x, y = record_positions[0, nearest] - record_positions[0, s], record_positions[1, nearest] - record_positions[1, s]
     vx, vy = virtual_velocity(x, y, u / (flock + 1), v / (flock + 1), obstacle_rule.orbit)
     return ObstacleSelection(end, nearest, obstacle_count, vx, vy)
+
+
+@kernel
+def apply_obstacle_rule(batch: Batch, shift: Index, records: Records, obstacle_rule: ObstacleRule) -> None:
+    """Apply the obstacle rule to the lists of a batch in the plane; the record of its agents now is `shift` further on.
+
+    This shortens the lists in place if only the nearest obstacle agent counts, recomputes their offsets, and writes
+    `batch.rule_result`.
+    """
+    lists = batch.lists
+    senders, ends = lists.senders, lists.ends
+    virtual_velocities, nearest, obstacle_counts = batch.rule_result
+    first = batch.first + shift
+    begin, kept = np.uintp(0), np.uintp(0)
+    for a in range(batch.agents):
+        # Which obstacle agents count, and with which velocity.
+        selection = select_obstacles(first + a, begin, ends[a], senders, records, obstacle_rule)
+        end, nearest[a], obstacle_counts[a] = selection.end, selection.nearest, selection.count
+        virtual_velocities[a, 0], virtual_velocities[a, 1] = selection.vx, selection.vy
+        # Lists become shorter; close the gaps between them.
+        head = kept
+        for e in range(begin, end):
+            senders[kept] = senders[e]
+            kept += np.uintp(1)
+        compute_offsets(2, first + a, records.positions, lists, head, kept)
+        begin, ends[a] = ends[a], kept
+
+
+def count_neighbours(
+    flock: Flock,
+    active: Int64[np.ndarray, " active"],
+    comm_radius: float,
+    graph: Graph | None = None,
+    nearest_only: bool = True,
+) -> Int64[np.ndarray, "B N"]:
+    """Return |N_i| of the followers of the active flocks, (B, N), as the observations count it; 0 for all others.
+
+    Neighbours are those in `graph`, at any distance, by default all agents within R. Conditions of agents are ignored.
+    Memory is O(N). Raise NumericRangeError if a position is out of range.
+    """
+    degrees = np.zeros(flock.shape[:2], np.int64)
+    parts = [active[first:last] for first, last in split_flocks(len(active), flock.shape[1])]
+    if graph is not None:
+        listed = flock.roles, graph.starts.view(np.uintp), graph.senders.view(np.uintp), nearest_only, degrees
+        threads.run_parallel(_count_listed, [(*listed, part) for part in parts])
+        return degrees
+    around = flock.positions, flock.roles, comm_radius, nearest_only, degrees
+    if not all(threads.run_parallel(_count_within_radius, [(*around, part) for part in parts])):
+        raise make_out_of_range_error()
+    return degrees
+
+
+@kernel
+def _count_within_radius(
+    positions: Vectors, roles: Roles, comm_radius: float, nearest_only: bool, degrees: Array, active: Array
+) -> bool:
+    """Write degrees[b, i] of the followers of the active flocks; return False if positions are out of range."""
+    buffers = make_flock_buffers(positions.shape[1])
+    (order, starts, _), sorted_positions, runs, neighbours = buffers
+    for b in active:
+        shape = sort_flock(positions[b], comm_radius, buffers)
+        if shape[0] == 0:
+            return False
+        for c in range(shape[0] * shape[1] * shape[2]):
+            count = list_nearby_runs(c, shape, starts, runs)
+            for s in range(starts[c], starts[c + 1]):
+                # Leaders and obstacle agents receive nothing.
+                if roles[b, order[s]] != FOLLOWER:
+                    continue
+                degree = select_neighbours(s, sorted_positions, comm_radius * comm_radius, runs, count, neighbours)
+                obstacle_count = np.uintp(0)
+                for n in range(degree):
+                    obstacle_count += np.uintp(roles[b, order[neighbours[n]]] == OBSTACLE)
+                degrees[b, order[s]] = _count_after_rule(degree, obstacle_count, nearest_only)
+    return True
+
+
+@kernel
+def _count_listed(
+    roles: Roles, begins: Array, senders: Array, nearest_only: bool, degrees: Array, active: Array
+) -> None:
+    """Write degrees[b, i], the number of listed senders, of the followers of the active flocks."""
+    N = np.uintp(roles.shape[1])
+    for b in active:
+        for i in range(N):
+            # Leaders and obstacle agents receive nothing, even if they were followers when the list was built.
+            if roles[b, i] != FOLLOWER:
+                continue
+            row, obstacle_count = np.uintp(b) * N + i, np.uintp(0)
+            begin, end = begins[row], begins[row + np.uintp(1)]
+            for e in range(begin, end):
+                obstacle_count += np.uintp(roles[b, senders[e]] == OBSTACLE)
+            degrees[b, i] = _count_after_rule(end - begin, obstacle_count, nearest_only)
+
+
+@inline_kernel
+def _count_after_rule(degree: Index, obstacle_count: Index, nearest_only: bool) -> Index:
+    """Return |N_i| of an agent with `degree` others within reach, of which `obstacle_count` are obstacle agents."""
+    # Of several obstacle agents only the nearest counts.
+    return degree - obstacle_count + np.uintp(1) if nearest_only and obstacle_count > np.uintp(1) else degree
+
+
+def find_observed_edges(flock: Flock, graph: Graph | None = None) -> Int64[np.ndarray, "edges 2"]:
+    """Return the edges of a single flock as rows (receiver, sender), after the obstacle rule.
+
+    Of several obstacle agents that a receiver has as neighbours, only the edge from the nearest is kept. `graph` is the
+    graph before the rule, by default of all agents within R.
+    """
+    graph = radius_graph(flock) if graph is None else graph
+    starts, senders = graph.starts.astype(np.uintp), graph.senders.astype(np.uintp)
+    is_observed = np.zeros(len(senders), np.bool_)
+    _keep_nearest_obstacles(flock.positions[0], flock.roles[0], starts, senders, is_observed)
+    return np.stack([graph.rows[is_observed], senders[is_observed].astype(np.int64)], axis=1)
+
+
+@kernel
+def _keep_nearest_obstacles(positions: Array, roles: Array, starts: Array, senders: Array, is_observed: Array) -> None:
+    """Apply the obstacle rule to each agent's senders[starts[i] : starts[i + 1]], in place, and mark those that remain.
+
+    This reorders the senders of an agent, so read only those where `is_observed` is True.
+    """
+    # Here record i is agent i. Only the orbit technique needs velocities, and it does not change the list.
+    N = positions.shape[0]
+    order, no_ids, no_hops = np.arange(N).astype(np.uintp), np.empty(0, np.int64), np.empty((0, 0), np.float32)
+    records = Records(positions.T.copy(), positions, no_hops, order, no_ids, roles, no_ids, True)
+    for i in range(np.uintp(N)):
+        first, last = starts[i], starts[i + np.uintp(1)]
+        selection = select_obstacles(i, first, last, senders, records, ObstacleRule(True, False, NO_ORBIT))
+        is_observed[first : selection.end] = True

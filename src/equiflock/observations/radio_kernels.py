@@ -6,8 +6,6 @@ the packet loss and b the mean length of a burst, a message is lost after a lost
 an arrived one with p / (b (1 - p)). The hash of a step gives the transition, and at many steps the new state does not
 depend on the old one; so `is_lost_in_burst` goes back to the last such step, b (1 - p) steps on average for bursts that
 are longer than by chance, and links need no memory.
-
-The kernels of `aggregation_kernels` take `RadioArgs`, or None for an ideal radio.
 """
 
 from __future__ import annotations
@@ -19,10 +17,10 @@ import numpy as np
 from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
 from equiflock._runtime.randomness import hash_combine, hash_to_normal, hash_to_uniform, hash_word, mix
 from equiflock.flock import OBSTACLE
-from equiflock.graph.cell_list import Numbering
-from equiflock.observations.neighbour_lists import NeighbourLists, Records, RuleResult
+from equiflock.graph.cell_list import MAX_MAGNITUDE
+from equiflock.observations.neighbour_lists import Batch, Records
 
-_HASH_SHIFT = np.uint64(11)
+HASH_SHIFT = np.uint64(11)
 NOISE_STREAM, JITTER_STREAM, VELOCITY_NOISE_STREAM = np.uint64(1), np.uint64(2), np.uint64(3)
 """Streams of further random numbers of a message, combined with its hash."""
 PHASE_STREAM = -1
@@ -93,6 +91,17 @@ class ReceiverState(NamedTuple):
     """(B, N, D) float64."""
 
 
+class MessageWindow(NamedTuple):
+    """When messages are used, in steps."""
+
+    delay: Index
+    """int64: steps from sending to arrival."""
+    jitter: Index
+    """int64: the most further steps to arrival."""
+    last_known: Index
+    """int64: steps after arrival for which a message is used."""
+
+
 class RadioArgs(NamedTuple):
     """A radio that is not ideal, at one step, as kernels take it."""
 
@@ -101,6 +110,7 @@ class RadioArgs(NamedTuple):
     measuring: MeasuringArgs
     sending: SendingArgs
     receivers: ReceiverState
+    window: MessageWindow
 
 
 def pack_radio_args(radio_args: RadioArgs) -> tuple[Any, ...]:
@@ -114,23 +124,33 @@ def pack_radio_args(radio_args: RadioArgs) -> tuple[Any, ...]:
 @kernel
 def unpack_radio_args(packed: tuple[Any, ...], steps_ahead: Index) -> RadioArgs:
     """Return the radio of `pack_radio_args`, `steps_ahead` steps later."""
-    (seed_hash, step, slots, rows), loss, measuring, sending, receivers = packed
+    (seed_hash, step, slots, rows), loss, measuring, sending, receivers, window = packed
     return RadioArgs(
         LinkArgs(seed_hash, step + steps_ahead, slots, rows),
         LossArgs(*loss),
         MeasuringArgs(*measuring),
         SendingArgs(*sending),
         ReceiverState(*receivers),
+        MessageWindow(*window),
     )
 
 
-class SenderHashes(NamedTuple):
-    """The senders of one flock at a step, in the order of records."""
+class FlockRadio(NamedTuple):
+    """The radio of one flock of a batch, and its senders in the order of records."""
 
-    words: Array
+    flock: Index
+    """The index of the flock."""
+    args: RadioArgs
+    sender_hashes: Array
     """(N,) uint64: the hash of each sender's id."""
     is_silent: Array
     """(N,) bool: whether it sent no message."""
+
+
+@kernel
+def make_flock_radio(flock: Index, radio_args: RadioArgs, N: Index) -> FlockRadio:
+    """Return the radio of a flock of N agents; `apply_radio` fills in its senders."""
+    return FlockRadio(flock, radio_args, np.empty(N, np.uint64), np.empty(N, np.bool_))
 
 
 @kernel
@@ -171,48 +191,71 @@ def skips_step(flock: Index, step: Index, sender: Index, send_interval: Index) -
 
 
 @kernel
-def hash_senders(
-    b: Index,
-    order: Array,
-    agent_ids: Array,
-    radio_args: RadioArgs,
-    sender_hashes: SenderHashes,
-    first: Index,
-    last: Index,
-) -> None:
-    """Fill in `sender_hashes` for the senders with records first .. last - 1 of flock b."""
-    words, is_silent = sender_hashes.words, sender_hashes.is_silent
+def apply_radio(flock_radio: FlockRadio, records: Records, older_size: Index, first: Index, last: Index) -> bool:
+    """Hash the senders of records first .. last - 1, quantize their older hops, and add the receivers' state if late.
+
+    Return False if a receiver is out of range.
+    """
+    b, radio_args, sender_hashes, is_silent = flock_radio
+    order, agent_ids = records.order, records.agent_ids
     send_interval, silent_from, present_from = radio_args.sending
     step, flock = radio_args.link.step, hash_combine(radio_args.link.seed_hash, b)
     for s in range(np.uintp(first), np.uintp(last)):
         i = order[s]
         agent_id, can_send = get_agent_id(i, agent_ids), present_from[b, i] <= step < silent_from[b, i]
-        words[s], is_silent[s] = hash_word(agent_id), not can_send or skips_step(flock, step, agent_id, send_interval)
+        sender_hashes[s] = hash_word(agent_id)
+        is_silent[s] = not can_send or skips_step(flock, step, agent_id, send_interval)
+    if radio_args.measuring.splitter > 0.0:
+        quantize_older_hops(records.older_hops, older_size, radio_args.measuring.splitter, first, last)
+    return _gather_receivers(b, radio_args, records, first, last) if radio_args.measuring.is_delayed else True
+
+
+@kernel
+def _gather_receivers(b: Index, radio_args: RadioArgs, records: Records, first: Index, last: Index) -> bool:
+    """Copy the state now of the agents order[first : last] of flock b into rows N + first .. N + last - 1.
+
+    Return False if a position or velocity is NaN or exceeds MAX_MAGNITUDE.
+    """
+    positions, velocities = radio_args.receivers
+    order, record_positions, record_velocities = records.order, records.positions, records.velocities
+    N, fine = np.uintp(order.size), True
+    for s in range(np.uintp(first), np.uintp(last)):
+        i = order[s]
+        for d in range(positions.shape[2]):
+            record_positions[d, N + s], record_velocities[N + s, d] = positions[b, i, d], velocities[b, i, d]
+            fine &= (abs(positions[b, i, d]) <= MAX_MAGNITUDE) & (abs(velocities[b, i, d]) <= MAX_MAGNITUDE)
+    return fine
+
+
+@kernel
+def drop_lost_messages(flock_radio: FlockRadio, batch: Batch, records: Records) -> None:
+    """Remove the messages that do not arrive from the lists of a batch of agents.
+
+    These are lost messages, those of agents that did not send, and those sent before the receiver joined the flock.
+    Offsets and ends of the lists are updated.
+    """
+    # The constant lets the compiler omit the third coordinate in the plane.
+    if batch.lists.offsets.shape[0] == 4:
+        _drop_lost_messages_nd(2, flock_radio, batch, records)
+    else:
+        _drop_lost_messages_nd(3, flock_radio, batch, records)
 
 
 @inline_kernel
-def _drop_lost_messages_nd(
-    D: Index,
-    b: Index,
-    first: Index,
-    agents: Index,
-    lists: NeighbourLists,
-    numbering: Numbering,
-    radio_args: RadioArgs,
-    sender_hashes: SenderHashes,
-) -> None:
+def _drop_lost_messages_nd(D: Index, flock_radio: FlockRadio, batch: Batch, records: Records) -> None:
     """Do what `drop_lost_messages` does, for D as a compile-time constant."""
-    senders, offsets, ends = lists
-    order, agent_ids = numbering
-    words, is_silent = sender_hashes
+    senders, offsets, ends = batch.lists
+    order, agent_ids = records.order, records.agent_ids
+    b, radio_args, sender_hashes, is_silent = flock_radio
     threshold, has_bursts, loss_after_loss, loss_after_arrival = radio_args.loss
     present_from, step = radio_args.sending.present_from, radio_args.link.step
     flock, begin, kept = hash_combine(radio_args.link.seed_hash, b), np.uintp(0), np.uintp(0)
     now = hash_combine(flock, step)
-    for a in range(agents):
-        receiver = get_agent_id(order[first + a], agent_ids)
+    for a in range(batch.agents):
+        i = order[batch.first + a]
+        receiver = get_agent_id(i, agent_ids)
         # An agent receives no message that was sent before it joined the flock.
-        receiver_hash, is_present = hash_combine(now, receiver), present_from[b, order[first + a]] <= step
+        receiver_hash, is_present = hash_combine(now, receiver), present_from[b, i] <= step
         for e in range(begin, ends[a]):
             j = np.uintp(senders[e])
             # Always written, kept if it arrives: no branch to mispredict.
@@ -220,35 +263,13 @@ def _drop_lost_messages_nd(
             offsets[0, kept], offsets[1, kept] = offsets[0, e], offsets[1, e]
             if D == 3:
                 offsets[2, kept] = offsets[2, e]
-            arrives = (mix(receiver_hash ^ words[j]) >> _HASH_SHIFT) >= threshold
+            arrives = (mix(receiver_hash ^ sender_hashes[j]) >> HASH_SHIFT) >= threshold
             if has_bursts:
                 arrives = not is_lost_in_burst(
                     flock, step, receiver, get_agent_id(order[j], agent_ids), loss_after_loss, loss_after_arrival
                 )
             kept += np.uintp(arrives & is_present & (not is_silent[j]))
         begin, ends[a] = ends[a], kept
-
-
-@kernel
-def drop_lost_messages(
-    b: Index,
-    first: Index,
-    agents: Index,
-    lists: NeighbourLists,
-    numbering: Numbering,
-    radio_args: RadioArgs,
-    sender_hashes: SenderHashes,
-) -> None:
-    """Remove the messages that do not arrive from the lists of a batch of agents, whose records begin with `first`.
-
-    These are lost messages, those of agents that did not send, and those sent before the receiver joined the flock.
-    Offsets and ends of the lists are updated.
-    """
-    # The constant lets the compiler omit the third coordinate in the plane.
-    if lists.offsets.shape[0] == 4:
-        _drop_lost_messages_nd(2, b, first, agents, lists, numbering, radio_args, sender_hashes)
-    else:
-        _drop_lost_messages_nd(3, b, first, agents, lists, numbering, radio_args, sender_hashes)
 
 
 @kernel
@@ -266,31 +287,34 @@ def quantize_older_hops(older_hops: Array, older_size: Index, splitter: float, f
             older_hops[s, n] = quantize(np.float64(older_hops[s, n]), splitter)
 
 
+@kernel
+def measure_messages(b: Index, radio_args: RadioArgs, batch: Batch, shift: Index, records: Records) -> None:
+    """Write r_ij and v_ij as the radio delivers them into `batch.features`, and r_ij into the lists as well.
+
+    `shift` is the distance from an agent's record as sent to its record now.
+    """
+    # The constant lets the compiler omit the third coordinate in the plane.
+    if records.velocities.shape[1] == 2:
+        _measure_messages_nd(2, b, radio_args, batch, shift, records)
+    else:
+        _measure_messages_nd(3, b, radio_args, batch, shift, records)
+
+
 @inline_kernel
 def _measure_messages_nd(
-    D: Index,
-    first: Index,
-    shift: Index,
-    agents: Index,
-    lists: NeighbourLists,
-    records: Records,
-    roles: Array,
-    rule_result: RuleResult,
-    radio_args: RadioArgs,
-    flock: Index,
-    numbering: Numbering,
-    vectors: Array,
+    D: Index, b: Index, radio_args: RadioArgs, batch: Batch, shift: Index, records: Records
 ) -> None:
-    """Do what `measure_messages` does, for D as a compile-time constant; `flock` is the hash of seed and flock."""
+    """Do what `measure_messages` does, for D as a compile-time constant."""
     record_positions, record_velocities = records.positions, records.velocities
-    senders, offsets, ends = lists
-    order, agent_ids = numbering
-    virtual_velocities, nearest, obstacle_counts = rule_result
+    order, agent_ids, roles = records.order, records.agent_ids, records.roles
+    senders, offsets, ends = batch.lists
+    virtual_velocities, nearest, obstacle_counts = batch.rule_result
+    vectors, flock = batch.features.vectors, hash_combine(radio_args.link.seed_hash, b)
     link, measuring = radio_args.link, radio_args.measuring
     position_noise, velocity_noise, splitter = measuring.position_noise, measuring.velocity_noise, measuring.splitter
     begin, now = np.uintp(0), hash_combine(flock, link.step)
-    for a in range(agents):
-        own, receiver = first + shift + a, get_agent_id(order[first + a], agent_ids)
+    for a in range(batch.agents):
+        own, receiver = batch.first + shift + a, get_agent_id(order[batch.first + a], agent_ids)
         receiver_hash = hash_combine(now, receiver)
         for e in range(begin, ends[a]):
             # Relative position and velocity: the receiver's now, the sender's when it sent.
@@ -300,11 +324,9 @@ def _measure_messages_nd(
                 vectors[D + d, e] = record_velocities[own, d] - record_velocities[j, d]
             # Measurement noise, drawn from the hash of the message.
             if position_noise > 0.0:
-                sent = (
-                    receiver_hash
-                    if link.rows == 0
-                    else hash_combine(hash_combine(flock, get_send_step(j, link)), receiver)
-                )
+                sent = receiver_hash
+                if link.rows > 0:
+                    sent = hash_combine(hash_combine(flock, get_send_step(j, link)), receiver)
                 h = hash_combine(sent, get_agent_id(order[j], agent_ids))
                 _add_noise(D, e, h, position_noise, velocity_noise, vectors)
             # Quantization.
@@ -335,44 +357,3 @@ def _add_noise(D: Index, e: Index, h: Index, position_noise: float, velocity_noi
         for d in range(3):
             vectors[d, e] += position_noise * hash_to_normal(noise_hash, d)
             vectors[3 + d, e] += velocity_noise * hash_to_normal(velocity_hash, d)
-
-
-@kernel
-def measure_messages(
-    b: Index,
-    first: Index,
-    shift: Index,
-    agents: Index,
-    lists: NeighbourLists,
-    records: Records,
-    roles: Array,
-    rule_result: RuleResult,
-    radio_args: RadioArgs,
-    numbering: Numbering,
-    vectors: Array,
-) -> None:
-    """Write r_ij and v_ij as the radio delivers them into `vectors` (2 D, entries), and r_ij into the lists as well.
-
-    Args:
-        b: the index of the flock.
-        first: the record of the first agent of the batch.
-        shift: the distance from an agent's record as sent to its record now.
-        agents: the size of the batch.
-        lists: the messages that each agent of the batch uses.
-        records: of all agents.
-        roles: (N,), of agents.
-        rule_result: the result of the obstacle rule for the batch.
-        radio_args: the radio.
-        numbering: the agents of the records.
-        vectors: memory for the result.
-    """
-    flock = hash_combine(radio_args.link.seed_hash, b)
-    # The constant lets the compiler omit the third coordinate in the plane.
-    if records.velocities.shape[1] == 2:
-        _measure_messages_nd(
-            2, first, shift, agents, lists, records, roles, rule_result, radio_args, flock, numbering, vectors
-        )
-    else:
-        _measure_messages_nd(
-            3, first, shift, agents, lists, records, roles, rule_result, radio_args, flock, numbering, vectors
-        )

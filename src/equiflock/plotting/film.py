@@ -27,7 +27,7 @@ from equiflock._runtime.checks import InputError, check_count, check_positive
 from equiflock._runtime.files import atomic_write, check_writable
 from equiflock.flock import Condition, Flock, Role
 from equiflock.graph.radius_graph import radius_graph
-from equiflock.observations.message_graph import find_observed_edges
+from equiflock.observations.orbit import find_observed_edges
 from equiflock.outcomes import Outcome
 from equiflock.plotting.style import (
     ARROW_COLOUR,

@@ -143,7 +143,7 @@ def _survey_flock(
     roles, working, obstacles = agents.roles, agents.working, agents.obstacles
     # Sort agents into cells; start a union-find forest with a set for each agent, or one for each obstacle.
     cells, parent = buffers.connectivity
-    (order, starts, _), sorted_positions, (runs, hits) = cells
+    (order, starts, _), sorted_positions, runs, hits = cells
     touched = buffers.touched
     shape = sort_flock(positions, comm_radius, cells)
     if shape[0] == 0:

@@ -247,9 +247,9 @@ def _remove_agent(positions: Array, i: Index, grid: PlacementGrid) -> None:
 @kernel
 def _renumber_by_cell(positions: Array, comm_radius: float) -> None:
     """Sort positions in place, cell by cell of width R, so that neighbours are near each other in memory."""
-    order, starts, bucket = make_cell_list(positions.shape[0])
-    sort_into_cells(as_read_only_array(positions), comm_radius, order, starts, bucket)
-    before = positions.copy()
+    cells = make_cell_list(positions.shape[0])
+    sort_into_cells(as_read_only_array(positions), comm_radius, cells)
+    before, order = positions.copy(), cells.order
     for s in range(positions.shape[0]):
         for d in range(positions.shape[1]):
             positions[s, d] = before[order[s], d]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -11,24 +12,11 @@ from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock._runtime.memory import ReadOnlyDict, as_read_only
-from equiflock.flock import Flock, Roles, Vectors
-from equiflock.protocols import AnyBody, Body, StatefulBody
+from equiflock.flock import Flock, Vectors
+from equiflock.protocols import AnyBody, Body, BodyStep, StatefulBody
 
 BodyState = Mapping[str, NDArray[Any]]
 """State of a body beyond positions and velocities: arrays (B, N, ..) by name."""
-
-
-class BodyStep(NamedTuple):
-    """A commanded step: the arguments of `StatefulBody.advance` except the state."""
-
-    positions: Vectors
-    velocities: Vectors
-    roles: Roles
-    accelerations: Vectors
-    time_step: float
-    active: Int64[np.ndarray, " active"]
-    step: int
-    agent_ids: Int64[np.ndarray, " N"] | None
 
 
 class MovingBody:
@@ -42,39 +30,26 @@ class MovingBody:
 
     def __init__(self, body: AnyBody, flock: Flock, state: BodyState | None = None) -> None:
         self.body = check_body(body)
-        # Checked once, since isinstance with a protocol takes longer than a step of a small flock.
-        self._stateful = body if isinstance(body, StatefulBody) else None
-        self._stateless = None if isinstance(body, StatefulBody) else body
         fresh = _make_state(body, flock)
         self._store_state(fresh if state is None else _check_state(body, fresh, state))
 
-    def advance(self, body_step: BodyStep) -> None:
-        """Move the active flocks by one step, in place: positions and velocities of `body_step`, and the body state."""
-        self._advance(body_step, self._state)
-
-    def compute_held_accelerations(self, body_step: BodyStep) -> Vectors:
-        """Return the constant accelerations (B, N, D) that lead to the positions after the next step; move no agent.
+    def compute_held_accelerations(self, step: BodyStep) -> Vectors:
+        """Return the constant accelerations (B, N, D) that lead to the positions after a step; move no agent.
 
         Flocks that are not active stay in place, for which it is -2 v / dt.
         """
         # The body advances copies, so this holds for any body.
-        positions, velocities = body_step.positions, body_step.velocities
-        copied = body_step._replace(positions=positions.copy(), velocities=velocities.copy())
-        self._advance(copied, {name: array.copy() for name, array in self._state.items()})
-        return compute_acceleration_between(positions, velocities, copied.positions, body_step.time_step)
-
-    def _advance(self, body_step: BodyStep, state: BodyState) -> None:
-        """Call `advance` of the body, with the state if the body has one; it changes its arrays in place."""
-        positions, velocities, roles, accelerations, time_step, active, step, agent_ids = body_step
-        arguments = positions, velocities, roles, accelerations, time_step, active
-        if self._stateful is not None:
-            self._stateful.advance(*arguments, state, step, agent_ids)
-        elif self._stateless is not None:
-            self._stateless.advance(*arguments)
+        copied = step._replace(
+            positions=step.positions.copy(),
+            velocities=step.velocities.copy(),
+            state={name: array.copy() for name, array in step.state.items()},
+        )
+        self.body.advance(copied)
+        return compute_acceleration_between(step.positions, step.velocities, copied.positions, step.time_step)
 
     def reorder(self, order: Int64[np.ndarray, " N"]) -> None:
         """Reorder the agents of the body state: the new agent s is the old agent order[s]."""
-        self._store_state({name: array[:, order] for name, array in self._state.items()})
+        self._store_state({name: array[:, order] for name, array in self.state.items()})
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Continue with another flock, whose first agents are those in the mask `keep` (N,) of present agents.
@@ -83,7 +58,7 @@ class MovingBody:
         """
         fresh = _make_state(self.body, flock)
         for name, array in fresh.items():
-            array[:, : keep.sum()] = self._state[name][:, keep]
+            array[:, : keep.sum()] = self.state[name][:, keep]
         self._store_state(fresh)
 
     def with_body(self, body: AnyBody, flock: Flock) -> MovingBody:
@@ -94,20 +69,27 @@ class MovingBody:
         """
         result = MovingBody(body, flock)
         if type(body) is type(self.body):
-            result._store_state({name: self._state.get(name, array) for name, array in result._state.items()})
+            result._store_state({name: self.state.get(name, array) for name, array in result.state.items()})
         return result
 
     def _store_state(self, state: BodyState) -> None:
         """Store the state and a read-only view of it; the body changes the state in place, so the view stays valid."""
-        self._state = {name: np.ascontiguousarray(array) for name, array in state.items()}
-        self.state_view: BodyState = ReadOnlyDict({name: as_read_only(array) for name, array in self._state.items()})
+        self.state: BodyState = {name: np.ascontiguousarray(array) for name, array in state.items()}
+        self.state_view: BodyState = ReadOnlyDict({name: as_read_only(array) for name, array in self.state.items()})
 
 
 def check_body(body: object) -> AnyBody:
-    """Return `body`. Raise InputError unless it is an object with advance()."""
+    """Return `body`. Raise InputError unless it is an object with advance(step)."""
     if isinstance(body, type) or not isinstance(body, Body):
         examples = "equiflock.DoubleIntegrator() or equiflock.make_body('unicycle')"
         raise InputError(f"body must be an object with advance(), such as {examples}; got {shorten_repr(body)}")
+    try:
+        inspect.signature(body.advance).bind(None)
+    except TypeError:
+        raise InputError(
+            f"advance() of {type(body).__name__} must take one argument, an equiflock.BodyStep; "
+            f"got advance{inspect.signature(body.advance)}"
+        ) from None
     return body
 
 

@@ -15,85 +15,14 @@ from equiflock._runtime.checks import InputError, NumericRangeError, check_count
 from equiflock._runtime.memory import as_read_only
 from equiflock.flock import FOLLOWER, Flock, FlockArrays, Observations, Vectors, check_flock
 from equiflock.outcomes import Outcome
-from equiflock.protocols import AnyBody, Ending, FusedStep, Moment, Sensing
-from equiflock.simulation.body_motion import BodyState, BodyStep, MovingBody
-from equiflock.simulation.memory_order import FlightStatus, MomentArrays
+from equiflock.protocols import AnyBody, BodyStep, Ending, FusedStep, Moment, Sensing
+from equiflock.simulation.body_motion import BodyState, MovingBody
 
 if TYPE_CHECKING:
     from equiflock.simulation.failures import Failures
     from equiflock.simulation.memory_order import MemoryOrder
 
-
-# Checks of what controllers, endings and callers pass to a flight.
-
 FLYING = int(Outcome.FLYING)
-
-
-def check_accelerations(answer: Any) -> Vectors:
-    """Return a controller's result as float64; raise InputError if it is not an array of real numbers.
-
-    Shape and finiteness are not checked here.
-    """
-    try:
-        array = np.asarray(answer)
-    except (TypeError, ValueError):  # such as rows of different lengths
-        array = np.asarray(None)
-    if array.dtype.kind not in "fiu":
-        received = f"{array.dtype} of shape {array.shape}" if array.shape else shorten_repr(answer)
-        raise InputError(f"the controller must return an array of real numbers; got {received}")
-    return array.astype(np.float64, copy=False)
-
-
-def check_ending(ending: Ending | None) -> None:
-    """Raise InputError if `ending` is a class or not callable; None is fine."""
-    if isinstance(ending, type):
-        raise InputError(f"ending must be an instance: {ending.__name__}(), not {ending.__name__}")
-    if ending is not None and not callable(ending):
-        raise InputError(f"ending must be callable, such as equiflock.UntilDisconnected(); got {shorten_repr(ending)}")
-
-
-def check_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
-    """Return an ending's result as outcome codes (B,); True becomes ENDED and False FLYING.
-
-    Raise InputError if it is not one known outcome or boolean for each flock.
-    """
-    try:
-        outcomes = np.asarray(answer)
-    except ValueError:  # such as rows of different lengths
-        outcomes = np.asarray(None)
-    # True ends a flock without a more specific outcome.
-    if outcomes.dtype == bool:
-        outcomes = np.where(outcomes, int(Outcome.ENDED), FLYING)
-    valid = outcomes.dtype.kind in "iu" and np.isin(outcomes, [int(outcome) for outcome in Outcome.all()]).all()
-    if outcomes.shape != (flocks,) or not valid:
-        raise InputError(
-            f"the ending must return one Outcome, or True or False, for each flock, ({flocks},); "
-            f"got {shorten_repr(answer)}"
-        )
-    return outcomes.astype(np.int8)
-
-
-def check_keep_mask(
-    flock: Flock, keep: Bool[np.ndarray, " N"] | None, shape: tuple[int, ...], comm_radius: float
-) -> Bool[np.ndarray, " N"]:
-    """Return the mask of agents that a flight of that shape (B, N, D) keeps in a changed flock; default: all.
-
-    Raise InputError if they do not fit into the new flock, or if it changes B, D or R of the flight.
-    """
-    check_flock(flock)
-    B, N, D = shape
-    keep = np.ones(N, bool) if keep is None else np.asarray(keep)
-    if keep.shape != (N,) or keep.dtype != bool:
-        raise InputError(f"keep must be booleans of shape ({N},); got {keep.dtype} of shape {keep.shape}")
-    if (flock.shape[0], flock.shape[2]) != (B, D) or flock.shape[1] < keep.sum():
-        raise InputError(f"the new flock must be {B} flocks of at least {keep.sum()} agents, D = {D}; got {flock!r}")
-    if flock.comm_radius != comm_radius:
-        raise InputError(
-            f"the new flock must have comm_radius = {comm_radius:g}, that of the flight; got {flock.comm_radius:g}"
-        )
-    return keep
-
-
 AGENT_STEPS_PER_CALL = 1_000_000
 """Agents times steps of one fused call: a fraction of a second, so that Python can be interrupted."""
 DecisionFunction = Callable[[Flock, Observations], NDArray[Any]]
@@ -183,7 +112,7 @@ class Flight(Iterator[Moment]):
         # An ending reads the state after agents move and before they sense: then only the rest of a step is fused.
         fused, move_first = self._get_fused_step(), self._step >= 0
         if move_first and (fused is None or self.ending is not None):
-            self._moving_body.advance(self._make_body_step())
+            self._moving_body.body.advance(self._make_body_step())
             move_first = False
         # A product, not a sum of steps, so that rounding errors do not accumulate over a long flight.
         self._step += 1
@@ -200,25 +129,21 @@ class Flight(Iterator[Moment]):
         if fused is not None and len(self._active) > 0:
             observations = fused.step(flock, self._state, self._accelerations, self.time_step, self._active, move_first)
         if observations is None:
-            observations = self.sensing.observe(
-                flock, self._flying, None if self._order is None else self._order.agent_ids
-            )
+            observations = self.sensing.observe(flock, self._flying, self._agent_ids)
             self._compute_accelerations(flock, observations, time)
-        status = FlightStatus(self._flying, self._outcomes, self.comm_radius)
-        body_state, message_graph = self._moving_body.state_view, self._compute_message_graph
-        if self._order is not None:
-            arrays = MomentArrays(flock, observations, self._accelerations, body_state, message_graph)
-            return self._order.make_moment(self._step, time, arrays, status)
-        return Moment(
+        moment = Moment(
             self._step,
             time,
             flock,
             as_read_only(observations),
             self._accelerations_view,
-            *status,
-            body_state=body_state,
-            compute_message_graph=message_graph,
+            self._flying,
+            self._outcomes,
+            self.comm_radius,
+            self._moving_body.state_view,
+            self._compute_message_graph,
         )
+        return moment if self._order is None else self._order.to_caller_order(moment)
 
     def compute_held_accelerations(self) -> Vectors:
         """Return the constant accelerations (B, N, D) that lead to the next positions, to draw the motion in between.
@@ -329,8 +254,9 @@ class Flight(Iterator[Moment]):
         self._update_roles()
         # The graph of messages is computed on demand; `sensing` need not support it.
         compute_graph = getattr(self.sensing, "compute_message_graph", None)
-        agent_ids = None if self._order is None else self._order.agent_ids
-        self._compute_message_graph = None if compute_graph is None else partial(compute_graph, self._flock, agent_ids)
+        self._compute_message_graph = (
+            None if compute_graph is None else partial(compute_graph, self._flock, self._agent_ids)
+        )
 
     def _update_roles(self) -> None:
         """Update the effective roles, in which stopped and drifting agents are leaders: they keep their velocity."""
@@ -350,18 +276,16 @@ class Flight(Iterator[Moment]):
         if (updated != self._outcomes).any():
             self._set_outcomes(updated)
 
+    @property
+    def _agent_ids(self) -> Int64[np.ndarray, " N"] | None:
+        """The caller's number of each agent in memory; None if they are in the caller's order."""
+        return None if self._order is None else self._order.agent_ids
+
     def _make_body_step(self) -> BodyStep:
         """Return the commanded step as the body takes it."""
-        return BodyStep(
-            positions=self._state.positions,
-            velocities=self._state.velocities,
-            roles=self._roles,
-            accelerations=self._accelerations,
-            time_step=self.time_step,
-            active=self._active,
-            step=self._step,
-            agent_ids=None if self._order is None else self._order.agent_ids,
-        )
+        positions, velocities, *_ = self._state
+        agents = positions, velocities, self._roles, self._accelerations
+        return BodyStep(*agents, self.time_step, self._active, self._moving_body.state, self._step, self._agent_ids)
 
     def _get_fused_step(self) -> FusedStep | None:
         """Return the fused step, or None if there is none, an agent has failed, or it does not fit flock and parts."""
@@ -402,3 +326,68 @@ class Flight(Iterator[Moment]):
             obeys = self._roles == FOLLOWER if all_flying else self._roles[flying] == FOLLOWER
             answer = np.where(obeys[..., None], answer, 0.0)
         self._accelerations[... if all_flying else flying] = answer
+
+
+def check_accelerations(answer: Any) -> Vectors:
+    """Return a controller's result as float64; raise InputError if it is not an array of real numbers.
+
+    Shape and finiteness are not checked here.
+    """
+    try:
+        array = np.asarray(answer)
+    except (TypeError, ValueError):  # such as rows of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiu":
+        received = f"{array.dtype} of shape {array.shape}" if array.shape else shorten_repr(answer)
+        raise InputError(f"the controller must return an array of real numbers; got {received}")
+    return array.astype(np.float64, copy=False)
+
+
+def check_ending(ending: Ending | None) -> None:
+    """Raise InputError if `ending` is a class or not callable; None is fine."""
+    if isinstance(ending, type):
+        raise InputError(f"ending must be an instance: {ending.__name__}(), not {ending.__name__}")
+    if ending is not None and not callable(ending):
+        raise InputError(f"ending must be callable, such as equiflock.UntilDisconnected(); got {shorten_repr(ending)}")
+
+
+def check_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
+    """Return an ending's result as outcome codes (B,); True becomes ENDED and False FLYING.
+
+    Raise InputError if it is not one known outcome or boolean for each flock.
+    """
+    try:
+        outcomes = np.asarray(answer)
+    except ValueError:  # such as rows of different lengths
+        outcomes = np.asarray(None)
+    # True ends a flock without a more specific outcome.
+    if outcomes.dtype == bool:
+        outcomes = np.where(outcomes, int(Outcome.ENDED), FLYING)
+    valid = outcomes.dtype.kind in "iu" and np.isin(outcomes, [int(outcome) for outcome in Outcome.all()]).all()
+    if outcomes.shape != (flocks,) or not valid:
+        raise InputError(
+            f"the ending must return one Outcome, or True or False, for each flock, ({flocks},); "
+            f"got {shorten_repr(answer)}"
+        )
+    return outcomes.astype(np.int8)
+
+
+def check_keep_mask(
+    flock: Flock, keep: Bool[np.ndarray, " N"] | None, shape: tuple[int, ...], comm_radius: float
+) -> Bool[np.ndarray, " N"]:
+    """Return the mask of agents that a flight of that shape (B, N, D) keeps in a changed flock; default: all.
+
+    Raise InputError if they do not fit into the new flock, or if it changes B, D or R of the flight.
+    """
+    check_flock(flock)
+    B, N, D = shape
+    keep = np.ones(N, bool) if keep is None else np.asarray(keep)
+    if keep.shape != (N,) or keep.dtype != bool:
+        raise InputError(f"keep must be booleans of shape ({N},); got {keep.dtype} of shape {keep.shape}")
+    if (flock.shape[0], flock.shape[2]) != (B, D) or flock.shape[1] < keep.sum():
+        raise InputError(f"the new flock must be {B} flocks of at least {keep.sum()} agents, D = {D}; got {flock!r}")
+    if flock.comm_radius != comm_radius:
+        raise InputError(
+            f"the new flock must have comm_radius = {comm_radius:g}, that of the flight; got {flock.comm_radius:g}"
+        )
+    return keep

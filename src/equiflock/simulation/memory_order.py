@@ -6,47 +6,20 @@ copied back into the caller's order when they are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from jaxtyping import Bool, Int8, Int64
+from jaxtyping import Int64
 
 from equiflock._runtime.memory import ReadOnlyDict, as_read_only
 from equiflock._runtime.threads import MAX_SMALL_FLOCK
-from equiflock.flock import Flock, Observations, Vectors
+from equiflock.flock import Flock
 from equiflock.protocols import Moment
-from equiflock.simulation.body_motion import BodyState
 
 CACHE_DISTANCE = 20_000
 """Distance in memory, in agents, beyond which two agents are rarely in the processor's cache together."""
 MAX_STRAY_SHARE = 0.2
 """Agents are reordered if more than this share of them is far in memory from the next one in cell order."""
-
-
-class MomentArrays(NamedTuple):
-    """The large parts of a moment, with agents as they stand in memory."""
-
-    flock: Flock
-    observations: Observations
-    """(B, N, K, C, D)."""
-    accelerations: Vectors
-    """(B, N, D)."""
-    body_state: BodyState
-    """name -> (B, N, ..)."""
-    compute_message_graph: Callable[[], Any] | None
-    """Returns the graph of messages in use; None if the senses do not support it."""
-
-
-class FlightStatus(NamedTuple):
-    """The parts of a moment that do not depend on the order of agents."""
-
-    flying: Bool[np.ndarray, " B"]
-    """Flocks that still fly."""
-    outcomes: Int8[np.ndarray, " B"]
-    """Codes of `Outcome`."""
-    comm_radius: float
-    """R."""
 
 
 class ReorderableSensing(Protocol):
@@ -102,68 +75,44 @@ class MemoryOrder:
         self.agent_ids = self.agent_ids[order]
         self.sensing.renumber(order)
 
-    def make_moment(self, step: int, time: float, arrays: MomentArrays, status: FlightStatus) -> Moment:
-        """Return a moment in the caller's order, from arrays in memory order, which are copied when first read."""
-        return _ReorderedMoment.from_memory(step, time, arrays, status, self.agent_ids)
+    def to_caller_order(self, moment: Moment) -> Moment:
+        """Return a moment in the caller's order, from one in memory order, whose arrays are copied when first read."""
+        return _ReorderedMoment.from_memory(moment, self.agent_ids)
 
 
 class _ReorderedMoment(Moment):
     """A moment whose arrays are copied into the caller's order when they are first read."""
 
     @classmethod
-    def from_memory(
-        cls,
-        step: int,
-        time: float,
-        arrays: MomentArrays,
-        status: FlightStatus,
-        agent_ids: Int64[np.ndarray, " N"],
-    ) -> _ReorderedMoment:
-        """Return a moment over arrays in which place s holds the caller's agent agent_ids[s]."""
+    def from_memory(cls, moment: Moment, agent_ids: Int64[np.ndarray, " N"]) -> _ReorderedMoment:
+        """Return a view of a moment in which place s holds the caller's agent agent_ids[s]."""
         # The large arrays stay unset on purpose: reading one calls __getattr__, which makes it.
-        moment = cls.__new__(cls)
-        for name, value in {
-            "step": step,
-            "time": time,
-            "_memory_arrays": arrays,
-            "_agent_ids": agent_ids,
-            **status._asdict(),
-        }.items():
-            object.__setattr__(moment, name, value)  # a moment is frozen
-        return moment
+        reordered = cls.__new__(cls)
+        for name in ("step", "time", "flying", "outcomes", "comm_radius"):
+            object.__setattr__(reordered, name, getattr(moment, name))  # a moment is frozen
+        object.__setattr__(reordered, "_memory", moment)
+        object.__setattr__(reordered, "_agent_ids", agent_ids)
+        return reordered
 
     def __getattr__(self, name: str) -> Any:
         """Make one of the large arrays when it is first read."""
-        factories: dict[str, Callable[[], Any]] = {
-            "flock": self._make_flock,
-            "observations": lambda: as_read_only(self._to_caller_order(self._memory_arrays.observations)),
-            "accelerations": lambda: as_read_only(self._to_caller_order(self._memory_arrays.accelerations)),
-            "body_state": self._make_body_state,
-            "compute_message_graph": self._make_message_graph_function,
-        }
-        if name not in factories:
+        memory = self._memory
+        if name == "flock":
+            arrays, comm_radius = map(self._to_caller_order, memory.flock.arrays), memory.flock.comm_radius
+            value: Any = Flock.view(*arrays, comm_radius=comm_radius)
+        elif name in ("observations", "accelerations"):
+            value = as_read_only(self._to_caller_order(getattr(memory, name)))
+        elif name == "body_state":
+            copies = {key: as_read_only(self._to_caller_order(array)) for key, array in memory.body_state.items()}
+            value = ReadOnlyDict(copies)
+        elif name == "compute_message_graph":
+            compute_graph, agent_ids = memory.compute_message_graph, self._agent_ids
+            value = None if compute_graph is None else lambda: compute_graph().renumber_agents(agent_ids)
+        else:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         # Set the attribute, so that the next read does not call __getattr__.
-        value = factories[name]()
         object.__setattr__(self, name, value)
         return value
-
-    def _make_flock(self) -> Flock:
-        """Return a copy of the flock in the caller's order."""
-        flock = self._memory_arrays.flock
-        return Flock.view(*map(self._to_caller_order, flock.arrays), comm_radius=flock.comm_radius)
-
-    def _make_body_state(self) -> BodyState:
-        """Return a read-only copy of the body state in the caller's order."""
-        return ReadOnlyDict(
-            {name: as_read_only(self._to_caller_order(array)) for name, array in self._memory_arrays.body_state.items()}
-        )
-
-    def _make_message_graph_function(self) -> Callable[[], Any] | None:
-        """Return a function that computes the message graph in the caller's order, or None if there is none."""
-        # The graph is computed when it is called for, in the order of memory.
-        compute_graph, agent_ids = self._memory_arrays.compute_message_graph, self._agent_ids
-        return None if compute_graph is None else lambda: compute_graph().renumber_agents(agent_ids)
 
     def _to_caller_order(self, array: Any) -> Any:
         """Return a copy of an array (B, N, ..) in the caller's order."""

@@ -21,8 +21,7 @@ from equiflock._runtime.jit import Array, Index, kernel
 from equiflock._runtime.memory import as_read_only
 from equiflock.flock import Condition, Flock, Role
 from equiflock.graph import geometry
-from equiflock.graph.radius_graph import components, run_over_flocks
-from equiflock.observations.message_graph import label_components
+from equiflock.graph.radius_graph import components, label_components, run_over_flocks
 from equiflock.protocols import Moment
 from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 

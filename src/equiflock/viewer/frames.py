@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from equiflock.flock import NO_GROUP, Flock, Role, Vectors
 from equiflock.graph.radius_graph import Graph, compute_connectivity, radius_graph
-from equiflock.observations.message_graph import find_observed_edges
+from equiflock.observations.orbit import find_observed_edges
 from equiflock.simulation import metrics
 
 FRAME_HEADER = struct.Struct("<IIdd")

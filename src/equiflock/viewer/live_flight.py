@@ -180,9 +180,9 @@ class LiveFlight:
             raise
         except Exception as error:  # a plugin's controller may raise anything
             raise InputError(f"the controller cannot fly this flock: {type(error).__name__}: {error}") from None
-        message_buffer = self.sensing.radio_state.message_buffer
+        message_buffer = self.sensing.message_buffer
         change_controller(self.flight, controller)
-        self._has_received = self._has_received and self.sensing.radio_state.message_buffer is message_buffer
+        self._has_received = self._has_received and self.sensing.message_buffer is message_buffer
         self.options = options
         self.law_history.append((self.step, options))
 
