@@ -21,18 +21,18 @@ QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 
 
 def load_with_seed(controller: str, seed: int | None) -> Controller:
-    """Load the controller of a job; `seed` selects among bundled weights.
-
-    It is ignored for laws, weights files and names that contain a seed.
-    """
-    # Bundled networks exist for several training seeds; a file or a law is a single controller.
-    return load(controller, seed=seed) if has_open_seed(controller) else load(controller)
+    """Load a controller; `seed` selects among bundled weights that exist for several, and is ignored otherwise."""
+    return load(controller, **_select_seed(controller, seed))
 
 
 def compute_weights_checksum(controller: str, seed: int | None = None) -> str:
     """Return the checksum of the weights file that `load_with_seed` loads, or "" if there is none."""
-    path = find_weights_file(controller, seed=seed) if has_open_seed(controller) else find_weights_file(controller)
+    path = find_weights_file(controller, **_select_seed(controller, seed))
     return compute_file_checksum(path) if path is not None and path.is_file() else ""
+
+
+def _select_seed(controller: str, seed: int | None) -> dict[str, int]:
+    return {"seed": seed} if seed is not None and has_open_seed(controller) else {}
 
 
 def build_curve_table(series: Mapping[str, Float64[np.ndarray, "steps B"]], time_step: float) -> pd.DataFrame:
