@@ -20,14 +20,9 @@ from equiflock.paper.interpretation_search import (
     format_ledger_comparison,
     format_single_choice_tables,
 )
-from equiflock.paper.ledger import REMARKS, read_ledger
+from equiflock.paper.ledger import REMARKS, format_ledger_table, read_ledger
 from equiflock.paper.reproduction import EXPERIMENTS, STATEMENT_BUILDERS
-from equiflock.paper.training_statements import (
-    build_training_statements,
-    format_ledger_table,
-    format_metrics_table,
-    read_bundled_tables,
-)
+from equiflock.paper.training_experiment import build_training_statements, format_metrics_table, read_bundled_tables
 
 ROOT = Path(__file__).parent.parent
 SHORTENED = {

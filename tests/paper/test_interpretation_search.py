@@ -13,7 +13,7 @@ from equiflock._runtime.jobs import Job, compute_result, is_done, write_result
 from equiflock.controllers.trained import PAPER_SEEDS
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import DAgger
-from equiflock.paper import interpretation, interpretation_search, policies
+from equiflock.paper import interpretation, interpretation_search, training_experiment
 from equiflock.paper.interpretation import CHOICES, CLONING_EXPERIMENT, FLIGHT_EXPERIMENTS, Interpretation
 from equiflock.paper.interpretation_search import (
     SEARCH_PROFILE,
@@ -25,8 +25,9 @@ from equiflock.paper.interpretation_search import (
 )
 from equiflock.paper.ledger import Check, Statement
 from equiflock.paper.policies import PolicyFlightJob
-from equiflock.paper.reproduction import EXPERIMENTS, PROFILES, Profile, build_jobs
-from equiflock.paper.training_statements import read_validation
+from equiflock.paper.profile import PROFILES, Profile
+from equiflock.paper.reproduction import EXPERIMENTS, build_jobs
+from equiflock.paper.training_experiment import read_validation
 
 
 def statement(name: str, *held_count: bool) -> Statement:
@@ -131,7 +132,7 @@ def test_a_small_search_runs_goes_on_and_ends_alike(tmp_path: Path, monkeypatch:
     for module in (interpretation, interpretation_search):
         monkeypatch.setattr(module, "CHOICES", few)
     monkeypatch.setattr(interpretation_search, "run_jobs", run_here)  # other tests cover process pools
-    monkeypatch.setattr(policies, "read_validation", read_stretched)
+    monkeypatch.setattr(training_experiment, "read_validation", read_stretched)
     small = DAgger(agents=12, flocks=2, duration=0.05, updates=1, batch=2, capacity=50, validation_flocks=2)
     recipe = replace(small, epochs=10, validate_every=1)
     data = FastForward(train_flocks=1, test_flocks=1, steps=3, agents=12)

@@ -13,7 +13,8 @@ from equiflock._runtime.jobs import Job, get_result_path
 from equiflock._runtime.provenance import read_config
 from equiflock.evaluation.evaluate import build_evaluation_jobs
 from equiflock.paper.interpretation import Interpretation
-from equiflock.paper.reproduction import EXPERIMENTS, PROFILES, build_jobs
+from equiflock.paper.profile import PROFILES
+from equiflock.paper.reproduction import EXPERIMENTS, build_jobs
 from equiflock.simulation.flight_jobs import FlightJob
 from equiflock.simulation.trajectory import Trajectory
 
