@@ -34,7 +34,7 @@ from equiflock._runtime.executors import run_jobs
 from equiflock._runtime.files import remove_path
 from equiflock._runtime.jobs import is_done, read_results
 from equiflock.controllers import load
-from equiflock.evaluation.curves import compute_weights_checksum
+from equiflock.evaluation.job_weights import compute_weights_checksum
 from equiflock.plotting.film import film
 from equiflock.plotting.html_report import format_markdown_table
 from equiflock.scenarios import RandomDisk, make_scenario

@@ -6,20 +6,22 @@ import tempfile
 import zlib
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.executors import fingerprint_program
 from equiflock._runtime.files import lock_dir
 from equiflock.controllers import load
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.evaluation.curves import load_with_seed
+from equiflock.evaluation.job_weights import load_with_seed
 from equiflock.learning.recipe import DAgger
-from equiflock.learning.training_run import TrainingRun
 from equiflock.paper.interpretation import Interpretation
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario, make_scenario
 from equiflock.simulation.flight_jobs import FlightJob
+
+if TYPE_CHECKING:  # needs torch, which flights of bundled weights do without
+    from equiflock.learning.training_run import TrainingRun
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class TrainedPolicies:
         It trains in this process, or waits while another process does. Raise InputError if the directory holds another
         recipe.
         """
+        from equiflock.learning.training_run import TrainingRun
+
         assert self.recipe is not None
         recipe = self.interpretation.build_recipe(self.recipe, controller, seed)
         # A worker on another machine may not have the directory; it trains in a temporary one, specific to the program.
