@@ -20,6 +20,8 @@ from equiflock.paper.interpretation_search import (
     JudgedInterpretation,
     Search,
     build_interpretations_table,
+    format_choices_table,
+    format_ledger_comparison,
     format_single_choice_tables,
     write_interpretations,
 )
@@ -31,7 +33,9 @@ from equiflock.paper.training_experiment import read_validation
 
 
 def statement(name: str, *held_count: bool) -> Statement:
-    return Statement(name, "", "", tuple(Check(f"check {n}", "", each, (each,)) for n, each in enumerate(held_count)))
+    return Statement(
+        name, f"words of {name}", "", tuple(Check(f"check {n}", "", each, (each,)) for n, each in enumerate(held_count))
+    )
 
 
 class Pretended(Search):
@@ -108,6 +112,24 @@ def test_tables_show_a_statement_under_every_choice_that_can_change_it(pretended
     assert all(path.exists() for path in paths)
     assert format_single_choice_tables(pd.read_csv(paths[0])) == text
     assert "velocities=disc:clamp=150" in paths[1].read_text()
+
+
+def test_the_ledger_comparison_has_verdicts_and_totals() -> None:
+    usual = [statement("A1", True), statement("T1", True, False)]
+    table = format_ledger_comparison(
+        usual, [statement("A1", True), statement("T1", True, True)], Interpretation(clamp=150)
+    )
+    assert "`clamp=150`" in table
+    assert "| A1 | words of A1 | **holds** | **holds** |" in table
+    assert "| T1 | words of T1 | partly, 1 of 2 | **holds** |" in table
+    assert "statements that hold | 1 of 2 | 2 of 2 |" in table
+
+
+def test_every_choice_is_listed_with_its_values_and_sentence() -> None:
+    lines = format_choices_table().splitlines()[2:]
+    assert len(lines) == len(CHOICES)
+    assert lines[1].startswith("| `clamp` | `100` | `25`, `50`, `75`, `125`, `150`, `200` |")
+    assert all(choice.quotation in line for choice, line in zip(CHOICES.values(), lines, strict=True))
 
 
 def run_here(jobs: Sequence[Job], folder: Path, *_: object, **__: object) -> None:

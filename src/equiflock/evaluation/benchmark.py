@@ -87,16 +87,6 @@ class LoopTiming:
     """Minimal work of each part, and of the step."""
 
     @property
-    def bytes_moved(self) -> float:
-        """Minimal bytes moved per agent and step."""
-        return self.costs["step"].bytes_moved
-
-    @property
-    def multiply_adds(self) -> float:
-        """Multiply-adds per agent and step."""
-        return self.costs["step"].multiply_adds
-
-    @property
     def speed(self) -> float:
         """Agent-steps per second."""
         return 1e9 / self.step
