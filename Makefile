@@ -127,8 +127,7 @@ weights: $(READY)  ## train the weights of the package again (about seven minute
 	done
 
 atlas: $(READY)  ## measure and film the classical laws again (about three minutes on 2 cores)
-	$(BIN)/equiflock atlas --force --out runs/atlas
-	mkdir -p docs/atlas
+	$(BIN)/python benchmarks/atlas.py --force --out runs/atlas
 	cp runs/atlas/*.gif runs/atlas/atlas.md runs/atlas/atlas.csv docs/atlas
 
 clean:  ## remove the virtual environment and all caches

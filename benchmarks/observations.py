@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,39 @@ from rich.table import Table
 
 from baselines import dense_step, tree_step
 from equiflock._runtime import threads
-from equiflock.evaluation.benchmark import BATCHES, HOPS, draw, measure_best_time, measure_observations
+from equiflock._runtime.randomness import make_rng
+from equiflock.evaluation.benchmark import BATCHES, draw, measure_best_time
 from equiflock.features import paper_senses
 from equiflock.flock import Flock
 from equiflock.observations.aggregation import DelayedAggregation
 
+HOPS = 3
 MAX_DENSE_AGENTS = 2_000
 """Largest flock for dense NumPy; above it an N x N step takes seconds and gigabytes."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Best times, in nanoseconds per agent and step."""
+
+    one_thread: float
+    all_threads: float
+
+
+def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bool = False) -> Timing:
+    """Time a full observation step (sort, one-hop sums, histories) with K = 3 hops, on one thread and on all.
+
+    With `shuffle`, neighbours in space are far apart in memory, as in flocks from other sources.
+    """
+    flock = draw(flocks, agents)
+    if shuffle:
+        order = make_rng(0, "shuffle").permutation(agents)
+        flock = Flock(flock.positions[:, order], flock.velocities[:, order])
+    sensing = DelayedAggregation(paper_senses("mean", HOPS), comm_radius=1.0)
+    scale = 1e9 / (flocks * agents)
+    with threads.use(1):
+        one = measure_best_time(lambda: sensing.observe(flock), repeats) * scale
+    return Timing(one, measure_best_time(lambda: sensing.observe(flock), repeats) * scale)
 
 
 def time_baseline(step: Callable[[Flock, NDArray[Any]], NDArray[Any]], flock: Flock) -> float:

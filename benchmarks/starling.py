@@ -26,7 +26,7 @@ from equiflock._runtime.executors import run_jobs
 from equiflock._runtime.jobs import read_results
 from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.evaluation.curves import compute_weights_checksum
+from equiflock.evaluation.job_weights import compute_weights_checksum
 from equiflock.scenarios import make_scenario
 from equiflock.scenarios.registry import find_failed_flights
 from equiflock.simulation import metrics

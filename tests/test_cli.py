@@ -260,7 +260,6 @@ def test_run_directories_of_version_0_2_are_refused(capsys: pytest.CaptureFixtur
         "evaluation": ("evaluate", "tanner", *small, "--out"),
         "sweep": ("sweep", "--controller", "tanner", *small, "--out"),
         "reproduction": ("reproduce", "--only", "flocking", "--out"),
-        "atlas": ("atlas", "--out"),
     }
     for kind, command in commands.items():
         folder = tmp_path / kind

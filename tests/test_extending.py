@@ -1,75 +1,59 @@
-"""The worked examples of docs/extending.md are whole files, short, and work in Python and on the command line."""
+"""The files of examples/ are short, run, are shown by docs/extending.md, and work on the command line."""
 
 from __future__ import annotations
 
 import re
 import runpy
 import shlex
+import shutil
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from equiflock import cli
 
-PAGE = Path(__file__).parent.parent / "docs" / "extending.md"
-LONGEST = 80
-"""Lines."""
-
-
-class Example(NamedTuple):
-    """A part of the page: its heading, the file, the name that the file goes by, and the commands that use it."""
-
-    heading: str
-    content: str
-    name: str
-    commands: list[str]
-
-
-def examples() -> list[Example]:
-    found = []
-    for part in re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]:
-        (content,) = re.findall(r"^```python\n(.*?)^```", part, flags=re.DOTALL | re.MULTILINE)
-        shell = re.findall(r"^```sh\n(.*?)^```", part, flags=re.DOTALL | re.MULTILINE)
-        name = content.partition(":")[0].removeprefix('"""')
-        commands = [line for text in shell for line in text.splitlines()]
-        found.append(Example(part.splitlines()[0], content, name, commands))
-    return found
-
-
-EXAMPLES = examples()
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "extending.md").read_text()
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+MAX_LINES = 80
+SHORTENED = {"animate": ("--dots-per-inch", "40", "--frames-per-second", "5"), "evaluate": ("--workers", "1")}
+"""Options that make a command take seconds."""
 
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> None:
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "examples", "examples", ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def test_there_are_six() -> None:
-    headings = ["law", "torch network", "feature", "scenario", "body", "expert"]
-    assert len(EXAMPLES) == len(headings)
-    for example, word in zip(EXAMPLES, headings, strict=True):
-        assert word in example.heading
+def test_the_page_shows_each_example_with_a_link_to_its_file() -> None:
+    headings = re.findall(r"^## (.*)", PAGE, flags=re.MULTILINE)
+    blocks = re.findall(
+        r"^\[examples/(\S+)\]\(\.\./examples/\1\):\n\n```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
+    )
+    assert len(headings) == len(blocks) == PAGE.count("```python\n")
+    assert dict(blocks) == {path.name: path.read_text() for path in EXAMPLES}
+    for heading, word in zip(headings, ("law", "torch network", "feature", "scenario", "body", "expert"), strict=True):
+        assert word in heading
 
 
-SHORTENED = {"animate": ("--dots-per-inch", "40", "--frames-per-second", "5"), "evaluate": ("--workers", "1")}
-"""Options that make a command take seconds."""
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_is_one_short_file_that_runs(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(example.content.splitlines()) <= LONGEST
-    Path(example.name).write_text(example.content)
-    runpy.run_path(example.name, run_name="__main__")
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_one_short_file_that_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(path.read_text().splitlines()) <= MAX_LINES
+    runpy.run_path(f"examples/{path.name}", run_name="__main__")
     assert capsys.readouterr().out
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_commands_below_an_example_run(example: Example, monkeypatch: pytest.MonkeyPatch, jobs_here: None) -> None:
-    Path(example.name).write_text(example.content)
-    monkeypatch.delitem(sys.modules, example.name.removesuffix(".py"), raising=False)
-    for line in example.commands:
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_commands_of_the_page_run(path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None) -> None:
+    monkeypatch.delitem(sys.modules, path.stem, raising=False)
+    for line in re.findall(rf"^equiflock .*examples/{path.name}.*", PAGE, flags=re.MULTILINE):
         _, command, *options = shlex.split(line)
         cli.main([command, *options, *SHORTENED.get(command, ())])
+
+
+def test_every_command_of_the_page_uses_an_example() -> None:
+    lines = re.findall(r"^equiflock .*", PAGE, flags=re.MULTILINE)
+    assert all(re.search(r"--plugin examples/\w+\.py ", line) for line in lines)

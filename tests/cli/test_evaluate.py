@@ -146,7 +146,7 @@ def test_another_spelling_of_a_controller_is_no_baseline_of_itself() -> None:
 
 
 def test_curves_match_the_reproduction() -> None:
-    job = FlockingJob("etdagnn", 0, 20, flocks=2, time_step=0.02)
+    job = FlockingJob("etdagnn", 0, agents=20, flocks=2, time_step=0.02)
     options = (("agents", 20), ("flocks", 2))
     evaluated = EvaluationJob("etdagnn", 0, "flocking", options, 0.02, 2.0, "etdagnn", "")
     pd.testing.assert_frame_equal(evaluated.run()[: 2 * 101], job.run(), check_exact=True)

@@ -55,7 +55,6 @@ def test_the_same_command_resumes_a_sweep_with_identical_results(
     [
         ("evaluate", "tanner", "--workers", "2", "--out", "an evaluation"),
         ("reproduce", "--only", "leaders", "--workers", "2", "--no-films", "--out", "paper"),
-        ("atlas", "--no-films", "--workers", "2"),
     ],
     ids=lambda words: words[0],
 )

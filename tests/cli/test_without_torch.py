@@ -32,6 +32,7 @@ COMMANDS = [
     "tune etdagnn --tasks 1*flocking:flocks=1:agents=12:duration=0.03 --measures 1*variance --generations 1 "
     "--population 4 --validation-flocks 1 --measurement-interval 0.01 --out tuned --workers 1",
     "deploy --agents 3 --duration 0.03 --agent package",
+    "bench --no-training --agents 12 --repeats 1",
 ]
 NEED_TORCH = {
     "train --out training --epochs 1": "train needs torch: pip install 'equiflock[train]'",
@@ -57,7 +58,12 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_commands_that_do_not_train_run_without_torch(folder: Path) -> None:
-    done = run(f"for words in {COMMANDS!r}:\n    print('::', words)\n    main(words.split())", folder)
+    rerun = """
+from pathlib import Path
+from equiflock.viewer.rerun_job import rerun_flight
+rerun_flight(next(Path("evaluation/jobs").glob("etdagnn-*.csv")))
+"""
+    done = run(f"for words in {COMMANDS!r}:\n    print('::', words)\n    main(words.split())\n{rerun}", folder)
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
     assert done.stdout.count("::") == len(COMMANDS)
 

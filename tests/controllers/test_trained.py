@@ -25,8 +25,8 @@ from equiflock.controllers.trained import (
     bundled_weights_path,
 )
 from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
-from equiflock.evaluation.curves import load_with_seed
 from equiflock.evaluation.evaluate import build_evaluation_jobs, list_baselines
+from equiflock.evaluation.job_weights import load_with_seed
 from equiflock.simulation.flight_jobs import fly
 from equiflock.viewer.viewer_config import ViewerConfig
 

@@ -62,7 +62,7 @@ def test_a_measurement_has_every_part_and_the_limit_that_binds() -> None:
     assert timing.speed == pytest.approx(1e9 / timing.step)
     found = measure_limits(repeats=1)
     assert min(found.copy_bandwidth, found.multiply_add_peak) > 1e6
-    limits = MachineLimits(copy_bandwidth=240e9, multiply_add_peak=timing.multiply_adds * 1e10)
+    limits = MachineLimits(copy_bandwidth=240e9, multiply_add_peak=timing.costs["step"].multiply_adds * 1e10)
     least, what = limits.compute_lower_bound(timing)
     assert (round(least, 9), what) == (0.1, "compute")  # it fits the caches
     least, what = limits.compute_lower_bound(replace(timing, agents=1_000_000))

@@ -80,11 +80,6 @@ def test_weights_as_large_as_those_of_etdagnn_are_not_smaller() -> None:
     assert [check.description for check in g7.checks if not check.holds] == ["mean |weight|: tdagnn below etdagnn"]
 
 
-def test_tables_without_the_mean_weight_say_nothing_of_it() -> None:
-    table = clonings(cloning_as_described).drop(columns="mean_weight")
-    assert verdicts(table) == {f"G{n}": "holds" for n in range(1, 7)}
-
-
 def test_the_mean_weight_is_that_of_all_trainable_weights() -> None:
     trained, fixed = torch.nn.Linear(2, 1), torch.nn.Linear(3, 1).requires_grad_(False)
     with torch.no_grad():

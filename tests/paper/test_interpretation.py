@@ -10,7 +10,8 @@ from equiflock._runtime.checks import InputError
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.learning.recipe import DAgger
 from equiflock.paper.interpretation import CHOICES, CLONING_EXPERIMENT, FLIGHT_EXPERIMENTS, Interpretation
-from equiflock.paper.reproduction import EXPERIMENTS, PROFILES, build_jobs
+from equiflock.paper.profile import PROFILES
+from equiflock.paper.reproduction import EXPERIMENTS, build_jobs
 
 
 def test_every_choice_has_a_sentence_of_the_paper_and_another_value() -> None:

@@ -13,24 +13,29 @@ from equiflock._runtime.jobs import Job, compute_result, is_done, write_result
 from equiflock.controllers.trained import PAPER_SEEDS
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import DAgger
-from equiflock.paper import interpretation, interpretation_search, policies
+from equiflock.paper import interpretation, interpretation_search, training_experiment
 from equiflock.paper.interpretation import CHOICES, CLONING_EXPERIMENT, FLIGHT_EXPERIMENTS, Interpretation
 from equiflock.paper.interpretation_search import (
     SEARCH_PROFILE,
     JudgedInterpretation,
     Search,
     build_interpretations_table,
+    format_choices_table,
+    format_ledger_comparison,
     format_single_choice_tables,
     write_interpretations,
 )
 from equiflock.paper.ledger import Check, Statement
 from equiflock.paper.policies import PolicyFlightJob
-from equiflock.paper.reproduction import EXPERIMENTS, PROFILES, Profile, build_jobs
-from equiflock.paper.training_statements import read_validation
+from equiflock.paper.profile import PROFILES, Profile
+from equiflock.paper.reproduction import EXPERIMENTS, build_jobs
+from equiflock.paper.training_experiment import read_validation
 
 
 def statement(name: str, *held_count: bool) -> Statement:
-    return Statement(name, "", "", tuple(Check(f"check {n}", "", each, (each,)) for n, each in enumerate(held_count)))
+    return Statement(
+        name, f"words of {name}", "", tuple(Check(f"check {n}", "", each, (each,)) for n, each in enumerate(held_count))
+    )
 
 
 class Pretended(Search):
@@ -109,6 +114,24 @@ def test_tables_show_a_statement_under_every_choice_that_can_change_it(pretended
     assert "velocities=disc:clamp=150" in paths[1].read_text()
 
 
+def test_the_ledger_comparison_has_verdicts_and_totals() -> None:
+    usual = [statement("A1", True), statement("T1", True, False)]
+    table = format_ledger_comparison(
+        usual, [statement("A1", True), statement("T1", True, True)], Interpretation(clamp=150)
+    )
+    assert "`clamp=150`" in table
+    assert "| A1 | words of A1 | **holds** | **holds** |" in table
+    assert "| T1 | words of T1 | partly, 1 of 2 | **holds** |" in table
+    assert "statements that hold | 1 of 2 | 2 of 2 |" in table
+
+
+def test_every_choice_is_listed_with_its_values_and_sentence() -> None:
+    lines = format_choices_table().splitlines()[2:]
+    assert len(lines) == len(CHOICES)
+    assert lines[1].startswith("| `clamp` | `100` | `25`, `50`, `75`, `125`, `150`, `200` |")
+    assert all(choice.quotation in line for choice, line in zip(CHOICES.values(), lines, strict=True))
+
+
 def run_here(jobs: Sequence[Job], folder: Path, *_: object, **__: object) -> None:
     folder.mkdir(exist_ok=True)
     for job in jobs:
@@ -131,7 +154,7 @@ def test_a_small_search_runs_goes_on_and_ends_alike(tmp_path: Path, monkeypatch:
     for module in (interpretation, interpretation_search):
         monkeypatch.setattr(module, "CHOICES", few)
     monkeypatch.setattr(interpretation_search, "run_jobs", run_here)  # other tests cover process pools
-    monkeypatch.setattr(policies, "read_validation", read_stretched)
+    monkeypatch.setattr(training_experiment, "read_validation", read_stretched)
     small = DAgger(agents=12, flocks=2, duration=0.05, updates=1, batch=2, capacity=50, validation_flocks=2)
     recipe = replace(small, epochs=10, validate_every=1)
     data = FastForward(train_flocks=1, test_flocks=1, steps=3, agents=12)

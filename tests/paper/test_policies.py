@@ -15,8 +15,8 @@ from equiflock.learning.recipe import DAgger
 from equiflock.learning.training_run import TrainingRun
 from equiflock.paper.flocking_experiment import FlockingJob
 from equiflock.paper.interpretation import Interpretation
-from equiflock.paper.policies import TrainedPolicies, build_policy_training_jobs
-from equiflock.paper.training_statements import merge_validation_tables
+from equiflock.paper.policies import TrainedPolicies
+from equiflock.paper.training_experiment import TrainingJob, merge_validation_tables
 
 SMALL = DAgger(epochs=2, agents=12, flocks=2, duration=0.05, updates=2, batch=2, validation_flocks=2, validate_every=1)
 INTERPRETATION = Interpretation(velocities="disc", clamp=50, hop_mean="sender", biases="uniform")
@@ -33,7 +33,7 @@ def test_bundled_weights_need_no_training() -> None:
 
 
 def test_a_flight_trains_what_it_needs_and_the_next_one_finds_it(policies: TrainedPolicies) -> None:
-    job = FlockingJob("etdagnn", 5, 50, 2, time_step=0.01, duration=0.05, policies=policies)
+    job = FlockingJob("etdagnn", 5, agents=50, flocks=2, time_step=0.01, duration=0.05, policies=policies)
     assert job.scenario.draw().velocities.shape == (2, 50, 2)
     assert job.scenario.disk.velocities == "disc"  # type: ignore[attr-defined]
     first = job.run()
@@ -53,8 +53,7 @@ def test_damaged_weights_are_trained_again_to_the_same_bits(policies: TrainedPol
 
 
 def test_the_tables_of_trainings_are_one_with_the_expert_once(policies: TrainedPolicies) -> None:
-    jobs = build_policy_training_jobs(policies, (5,))
-    assert [job.controller for job in jobs] == list(PAPER_NETWORKS)
+    jobs = [TrainingJob(policies, name, 5) for name in PAPER_NETWORKS]
     table = merge_validation_tables(pd.concat([job.run().assign(**job.labels) for job in jobs], ignore_index=True))
     assert list(dict.fromkeys(table.controller)) == ["tanner", *PAPER_NETWORKS]
     assert (table.controller == "tanner").sum() == 2

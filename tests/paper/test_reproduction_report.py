@@ -15,12 +15,9 @@ import pytest
 from equiflock import cli
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.learning.fast_forward import FastForward
-from equiflock.paper import reproduction
-from equiflock.paper import reproduction as profiles
-from equiflock.paper import reproduction as report_flights
-from equiflock.paper.interpretation import Interpretation
-from equiflock.paper.policies import TrainedPolicies
-from equiflock.paper.reproduction import FILMS, Profile
+from equiflock.paper import report_flights, reproduction
+from equiflock.paper.profile import PROFILES, Profile
+from equiflock.paper.report_flights import FILMS
 from equiflock.paper.reproduction_report import draw_figures, draw_scenario_film
 from equiflock.simulation import flight_builder
 from tests._runtime.here import work_here
@@ -58,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "paper"
     with pytest.MonkeyPatch.context() as patch:
         work_here(patch)
-        patch.setitem(profiles.PROFILES, "quick", TINY)
+        patch.setitem(PROFILES, "quick", TINY)
         for name, film in FILMS.items():
             patch.setitem(FILMS, name, replace(film, speed=40 * film.speed))  # as many frames as a test needs
         cli.main(["reproduce", "--profile", "quick", "--out", str(folder), "--workers", "1", "--checks"])
@@ -123,16 +120,14 @@ def test_a_damaged_flight_is_flown_again(folder: Path, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "flights" / "flocks.zarr" / "positions")
     flown: list[str] = []
     for _ in range(2):
-        report_flights.save_report_flights(
-            tmp_path, {}, TrainedPolicies(), Interpretation(), films=False, on_part=flown.append
-        )
+        report_flights.save_report_flights(TINY, tmp_path, {}, films=False, on_flight=flown.append)
     assert flown == ["flocks"]
 
 
 def test_existing_results_are_kept_and_another_profile_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, no_figures: None
 ) -> None:
-    monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
+    monkeypatch.setitem(PROFILES, "quick", TINY)
     jobs = {path: path.stat().st_mtime_ns for path in (folder / "jobs").iterdir()}
     cli.main(["reproduce", "--out", str(folder), "--only", "flocking", "--no-films"])
     assert {path: path.stat().st_mtime_ns for path in (folder / "jobs").iterdir()} == jobs
@@ -148,7 +143,7 @@ def test_existing_results_are_kept_and_another_profile_is_refused(
 def test_damaged_jobs_are_computed_again_or_reported(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
-    monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
+    monkeypatch.setitem(PROFILES, "quick", TINY)
     copy = tmp_path / "paper"
     shutil.copytree(folder, copy)
     leaders, flocking = (next((copy / "jobs").glob(f"{name}-*.csv")) for name in ("leaders", "flocking"))
@@ -165,7 +160,7 @@ def test_damaged_jobs_are_computed_again_or_reported(
 def test_force_deletes_earlier_results(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_figures: None
 ) -> None:
-    monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
+    monkeypatch.setitem(PROFILES, "quick", TINY)
     copy = tmp_path / "paper"
     shutil.copytree(folder, copy)
     cli.main(["reproduce", "--out", str(copy), "--only", "training", "--no-films", "--force"])
@@ -177,7 +172,7 @@ def test_force_deletes_earlier_results(
 def test_another_interpretation_has_its_own_run_directory(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
-    monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
+    monkeypatch.setitem(PROFILES, "quick", TINY)
     monkeypatch.chdir(tmp_path)
     asked = ["reproduce", "--interpretation", "leader_velocity=first", "--only", "leaders", "--no-films"]
     cli.main([*asked, "--workers", "1"])

@@ -14,8 +14,9 @@ from equiflock.paper.connectivity_experiment import build_connectivity_statement
 from equiflock.paper.flocking_experiment import EFFORT, VARIANCE, build_flocking_statements
 from equiflock.paper.leader_experiment import DISTANCE, build_leader_statements
 from equiflock.paper.network_statements import build_architecture_statements
-from equiflock.paper.obstacle_experiment import SIDES, build_obstacle_statements
+from equiflock.paper.obstacle_experiment import build_obstacle_statements
 from equiflock.paper.policies import TrainedPolicies
+from equiflock.paper.profile import Profile
 
 TIMES = np.round(np.arange(0, 2.01, 0.05), 2)
 
@@ -151,7 +152,7 @@ def flights(failed: Callable[[str, int, bool], int], how: Callable[[int], str]) 
             {"controller": name, "seed": seed, "sides": s, "uses_orbit": uses_orbit, "outcome": outcome, "flock": flock}
             for name in PAPER_NETWORKS
             for seed in (0, 1)
-            for s in SIDES
+            for s in Profile.sides
             for uses_orbit in (True, False)
             for flock in range(100)
             for outcome in [how(s) if flock < failed(name, s, uses_orbit) else "PASSED"]

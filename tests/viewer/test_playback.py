@@ -18,7 +18,8 @@ from equiflock.evaluation.evaluate import build_evaluation_jobs
 from equiflock.paper.flocking_experiment import FlockingJob
 from equiflock.paper.interpretation import Interpretation
 from equiflock.paper.obstacle_experiment import ObstacleJob
-from equiflock.paper.reproduction import EXPERIMENTS, PROFILES, build_jobs
+from equiflock.paper.profile import PROFILES
+from equiflock.paper.reproduction import EXPERIMENTS, build_jobs
 from equiflock.scenarios import SearchCancelledError, Stop
 from equiflock.simulation.metrics import velocity_variance
 from equiflock.viewer import playback
@@ -185,7 +186,7 @@ def test_every_flying_job_of_the_reproduction_is_found_by_its_file(tmp_path: Pat
 
 
 def test_a_course_is_flown_until_it_ends() -> None:
-    job = ObstacleJob("etdagnn", 0, 12, True, flocks=2)
+    job = ObstacleJob("etdagnn", 0, sides=12, uses_orbit=True, flocks=2)
     run = job.fly(job.draw_start(), keep_every=10)
     table = job.run()
     assert [outcome.name for outcome in run.outcome] == table.outcome.tolist()
@@ -200,7 +201,7 @@ def test_files_that_are_not_results_of_jobs_are_refused(evaluated: Path, tmp_pat
         (elsewhere, "not a run directory of equiflock"),
         (evaluated.parent, "is not the result of a job"),
     ):
-        path = get_result_path(FlockingJob("tanner", None, 20, flocks=7), folder)
+        path = get_result_path(FlockingJob("tanner", None, agents=20, flocks=7), folder)
         path.touch()
         with pytest.raises(InputError, match=text):
             find_job(path)

@@ -31,7 +31,6 @@ COMMANDS = {
     "export": ("Export", "Export one agent's controller for a robot, as C, NumPy or ONNX."),
     "reproduce": ("Reproduce", "Run the paper's experiments and check its statements."),
     "sweep": ("Sweep", "Evaluate controllers over a grid of flock sizes, radii, hops, radios, bodies and failures."),
-    "atlas": ("Atlas", "Measure the claims of the classical flocking laws, and film each law."),
     "deploy": ("Deploy", "Run a swarm as one process per agent, and compare it with the simulator."),
     "demo": (
         "Demo",
@@ -42,7 +41,7 @@ COMMANDS = {
 """Class and summary of each command. The class is in the module of the command's name, which is imported only if the
 command is chosen; the first line of its docstring is the summary."""
 
-RESUMABLE_COMMANDS = ("atlas", "demo", "evaluate", "reproduce", "sweep", "tune")
+RESUMABLE_COMMANDS = ("demo", "evaluate", "reproduce", "sweep", "tune")
 """Commands that continue an interrupted run when they are called again."""
 
 

@@ -84,7 +84,8 @@ def _print_steps(timings: list[LoopTiming], limits: MachineLimits) -> None:
     out.print(
         f"copy bandwidth: {limits.copy_bandwidth / 1e9:.1f} GB/s; float32 multiply-adds: "
         f"{limits.multiply_add_peak / 1e9:.0f} billion/s; per agent, a step moves at least "
-        f"{timings[0].bytes_moved:.0f} bytes and takes about {timings[-1].multiply_adds:.0f} multiply-adds",
+        f"{timings[0].costs['step'].bytes_moved:.0f} bytes and takes about "
+        f"{timings[-1].costs['step'].multiply_adds:.0f} multiply-adds",
         highlight=False,
     )
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from equiflock.paper.interpretation import Interpretation
-    from equiflock.paper.reproduction import Profile, Reproduction
+    from equiflock.paper.profile import Profile
+    from equiflock.paper.reproduction import Reproduction
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Reproduce:
         """Search interpretations if requested, run the experiments, write the report, and print verdicts and paths."""
         from equiflock.paper.interpretation import Interpretation
         from equiflock.paper.interpretation_search import write_ledger_comparison
-        from equiflock.paper.reproduction import PROFILES
+        from equiflock.paper.profile import PROFILES
 
         require_torch("reproduce")
         check_count("workers", self.workers)
@@ -116,7 +117,7 @@ class Reproduce:
     def _write_report(self, profile: Profile, run_dir: Path) -> None:
         """Run the experiments, write the report, and print the verdicts."""
         from equiflock.paper.reproduction_report import write_reproduction
-        from equiflock.paper.training_statements import build_training_statements, write_training_tables
+        from equiflock.paper.training_experiment import write_training_tables
 
         start = time.perf_counter()
         with progress() as bar:
@@ -131,8 +132,7 @@ class Reproduce:
             )
         # The documentation includes the training tables, so they are Markdown.
         if "training" in reproduction.tables:
-            table = reproduction.tables["training"]
-            files.append(write_training_tables(table, build_training_statements(table), run_dir / "training-tables.md"))
+            files.append(write_training_tables(reproduction.tables["training"], run_dir / "training-tables.md"))
         self._print_results(reproduction)
         print_paths(files)
 

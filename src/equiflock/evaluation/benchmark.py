@@ -1,4 +1,4 @@
-"""Benchmark of the closed loop: the time of a step by parts, and lower bounds from the machine's peak rates."""
+"""Benchmarks of the closed loop and of training: times by parts, and lower bounds from the machine's peak rates."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from equiflock._runtime import threads
-from equiflock._runtime.files import atomic_write
 from equiflock._runtime.jit import PEAK_LANES, copy_array, multiply_add
-from equiflock._runtime.randomness import make_rng
 from equiflock._runtime.threads import use_one_thread
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers import load
 from equiflock.controllers.networks.chain import ACTIVATION, FOLDS_PREVIOUS, IDENTITY, Chain
 from equiflock.controllers.torch_bridge import as_numpy_function
-from equiflock.features import Senses, paper_senses
+from equiflock.features import Senses
 from equiflock.flock import Flock
 from equiflock.graph.cell_list import make_cell_list, sort_into_cells
 from equiflock.graph.radius_graph import compute_connectivity
 from equiflock.learning.recipe import DAgger
 from equiflock.observations.aggregation import DelayedAggregation
+from equiflock.plotting.figures import write_png
 from equiflock.plotting.style import GRID_COLOUR, TEXT_COLOUR
 from equiflock.protocols import BodyStep
 from equiflock.scenarios import random_disk
@@ -34,20 +32,12 @@ from equiflock.simulation.flight_builder import flight
 
 BATCHES = ((50, 100), (50, 400))
 """Batches of small flocks, (flocks, agents), measured in addition to single flocks."""
-HOPS = 3
 MAX_CACHED_AGENTS = 50_000
 """Number of agents, at about 300 bytes each, that stay in the processor's caches from step to step."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Best times, in nanoseconds per agent and step."""
-
-    flocks: int
-    agents: int
-    one_thread: float
-    all_threads: float
-    mean_degree: float
+TANH_MULTIPLY_ADDS = 12
+"""Multiply-adds that a tanh counts as, in the forward and in the backward pass."""
+PART_COLOURS = {"sort": "#999999", "observations": "#0072b2", "policy": "#e69f00", "integration": "#009e73"}
+REST_COLOUR = "#dddddd"
 
 
 def draw(flocks: int, agents: int) -> Flock:
@@ -56,11 +46,7 @@ def draw(flocks: int, agents: int) -> Flock:
 
 
 def measure_best_time(call: Callable[[], object], repeats: int) -> float:
-    """Return the shortest time of a call in seconds, over `repeats` measurements of about 5 ms each.
-
-    A measurement is the mean over as many calls as fill 5 ms, at least one. Two warm-up calls, which may compile, do
-    not count.
-    """
+    """Return the shortest mean time of a call in seconds, over `repeats` measurements of 5 ms, or one call, each."""
     # The first call compiles and warms up; the second determines how many calls fill 5 ms.
     call()
     start = time.perf_counter()
@@ -73,28 +59,6 @@ def measure_best_time(call: Callable[[], object], repeats: int) -> float:
             call()
         best = min(best, (time.perf_counter() - start) / inner)
     return best
-
-
-def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bool = False) -> Timing:
-    """Time a full observation step (sort, one-hop sums, histories) with K = 3 hops, on one thread and on all.
-
-    Args:
-        flocks: B.
-        agents: N.
-        repeats: number of measurements; the best one counts.
-        shuffle: permute the agents at random. As drawn, neighbours in space are also close in memory.
-    """
-    flock = draw(flocks, agents)
-    if shuffle:
-        # Neighbours in space are then far apart in memory, as in flocks from other sources.
-        order = make_rng(0, "shuffle").permutation(agents)
-        flock = Flock(flock.positions[:, order], flock.velocities[:, order])
-    sensing = DelayedAggregation(paper_senses("mean", HOPS), comm_radius=1.0)
-    scale = 1e9 / (flocks * agents)
-    with threads.use(1):
-        one = measure_best_time(lambda: sensing.observe(flock), repeats) * scale
-    several = measure_best_time(lambda: sensing.observe(flock), repeats) * scale
-    return Timing(flocks, agents, one, several, float(compute_connectivity(flock, 1.0).degrees.mean()))
 
 
 @dataclass(frozen=True)
@@ -124,16 +88,6 @@ class LoopTiming:
     """Minimal work of each part, and of the step."""
 
     @property
-    def bytes_moved(self) -> float:
-        """Minimal bytes moved per agent and step."""
-        return self.costs["step"].bytes_moved
-
-    @property
-    def multiply_adds(self) -> float:
-        """Multiply-adds per agent and step."""
-        return self.costs["step"].multiply_adds
-
-    @property
     def speed(self) -> float:
         """Agent-steps per second."""
         return 1e9 / self.step
@@ -153,7 +107,6 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
     all_flocks, body = np.arange(flocks), DoubleIntegrator()
     cell_list = make_cell_list(agents)
 
-    # The parts are timed separately on the same flock; the full step also contains the overhead between them.
     def sort() -> None:
         for b in range(flocks):
             sort_into_cells(start.positions[b], 1.0, cell_list)
@@ -216,7 +169,6 @@ class MachineLimits:
 
         `part` is a key of `timing.costs`, such as "sort". Below `MAX_CACHED_AGENTS` agents, only compute counts.
         """
-        # The larger of the two times is the bound.
         cost = timing.costs[part]
         memory = cost.bytes_moved / self.copy_bandwidth * 1e9
         arithmetic = cost.multiply_adds / self.multiply_add_peak * 1e9
@@ -237,12 +189,6 @@ def measure_limits(repeats: int = 5) -> MachineLimits:
     lanes = [(np.full(PEAK_LANES, 0.5, np.float32), rounds) for _ in range(count)]
     adding = measure_best_time(lambda: threads.run_parallel(multiply_add, lanes), repeats)
     return MachineLimits(2 * 8 * size * count / copying, PEAK_LANES * rounds * count / adding)
-
-
-# Benchmark of a training epoch: times of its parts, and the minimal arithmetic of its updates.
-
-TANH_MULTIPLY_ADDS = 12
-"""Multiply-adds that a tanh counts as, in the forward and in the backward pass."""
 
 
 @dataclass(frozen=True)
@@ -314,12 +260,6 @@ def _iterate_matrices(chain: Chain) -> Iterator[tuple[bool, int, int, bool]]:
             yield first, layer.weight.shape[0], inputs, bool(row[ACTIVATION] != IDENTITY)
 
 
-# Figure of `equiflock bench`: the time of a step by its parts, with the machine's limit.
-
-PART_COLOURS = {"sort": "#999999", "observations": "#0072b2", "policy": "#e69f00", "integration": "#009e73"}
-REST_COLOUR = "#dddddd"
-
-
 def draw_bench(timings: Sequence[LoopTiming], limits: MachineLimits, path: str | os.PathLike[str]) -> Path:
     """Draw the step time of every flock size as a stacked bar of its parts, in ns per agent, and write a PNG file.
 
@@ -348,6 +288,4 @@ def draw_bench(timings: Sequence[LoopTiming], limits: MachineLimits, path: str |
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    with atomic_write(path) as scratch:
-        FigureCanvasAgg(figure).print_png(str(scratch))
-    return Path(path)
+    return write_png(figure, path)

@@ -1,4 +1,4 @@
-"""Curves over time or epochs, as quartiles over flocks: the tables that jobs write, and their reader."""
+"""Curves over time or epochs, as quartiles over flocks: the tables that jobs write, their reader, and their figure."""
 
 from __future__ import annotations
 
@@ -11,37 +11,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
-from equiflock._runtime.checksums import compute_file_checksum
-from equiflock.controllers import load
-from equiflock.controllers.loading import find_weights_file, has_open_seed
 from equiflock.plotting.figures import CurvePanel, draw_panels
-from equiflock.protocols import Controller
 
 QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 
 
-def load_with_seed(controller: str, seed: int | None) -> Controller:
-    """Load the controller of a job; `seed` selects among bundled weights.
-
-    It is ignored for laws, weights files and names that contain a seed.
-    """
-    # Bundled networks exist for several training seeds; a file or a law is a single controller.
-    return load(controller, seed=seed) if has_open_seed(controller) else load(controller)
-
-
-def compute_weights_checksum(controller: str, seed: int | None = None) -> str:
-    """Return the checksum of the weights file that `load_with_seed` loads, or "" if there is none."""
-    path = find_weights_file(controller, seed=seed) if has_open_seed(controller) else find_weights_file(controller)
-    return compute_file_checksum(path) if path is not None and path.is_file() else ""
-
-
 def build_curve_table(series: Mapping[str, Float64[np.ndarray, "steps B"]], time_step: float) -> pd.DataFrame:
-    """Return recorded series as a table: time, metric, lower, median, upper and mean over flocks, every 0.01 s.
+    """Return recorded series as a table: time, metric, lower, median, upper and mean over flocks.
 
-    `series` maps names of metrics to their values at each step from t = 0 and of each flock. If the time step exceeds
-    0.01 s, every step has a row.
+    It has a row every 0.01 s, which is fine enough for figures, or every time step if that is longer.
     """
-    # The table is for figures, so 0.01 s is fine enough at any time step.
     every = max(round(0.01 / time_step), 1)
     tables = []
     for name, recorded in series.items():
@@ -56,9 +35,7 @@ def build_curve_table(series: Mapping[str, Float64[np.ndarray, "steps B"]], time
 class Curves:
     """Reader of the curves of each controller and seed, over time or epochs, from the table of an experiment.
 
-    Args:
-        table: has the columns controller, seed, `over`, and others to filter by, such as metric or agents.
-        over: the column along which curves run.
+    The table has the columns controller, seed, `over`, and others to filter by, such as metric or agents.
     """
 
     def __init__(self, table: pd.DataFrame, over: Literal["time", "epoch"] = "time") -> None:
@@ -96,29 +73,18 @@ class Curves:
         return wide.sort_index()
 
 
-# Figure of a scenario's measures over time: one panel per measure, one curve per controller.
-
-
 def draw_measure_curves(table: pd.DataFrame, path: str | os.PathLike[str], measures: Sequence[str]) -> Path:
-    """Draw the median and the quartiles over flocks of each measure over time, a panel per measure.
+    """Draw the median and the quartiles over flocks of each measure over time, a panel per measure, as a PNG file.
 
-    The y axis is linear if all values are within a factor of ten, else logarithmic.
-
-    Args:
-        table: rows of `build_curve_table`, with columns controller and seed.
-        path: the PNG file.
-        measures: the names of the measures.
+    The table has rows of `build_curve_table` and the columns controller and seed. The y axis is linear if all values
+    are within a factor of ten, such as component counts, else logarithmic.
     """
     curves = Curves(table)
     panels = []
     for measure in measures:
         lines = {name: curves.quartiles(name, metric=measure) for name in table.controller.unique()}
-        # Values within a factor of ten, such as component counts, get a linear axis.
         narrow = bool(min(line.min() for line in lines.values()) >= 0.1 * max(line.max() for line in lines.values()))
         scale: Literal["linear", "log"] = "linear" if narrow else "log"
-        panels.append(
-            CurvePanel(
-                curves.x, "time (s)", measure.replace("_", " "), lines, scale, has_overlapping_lines=bool(narrow)
-            )
-        )
+        label = measure.replace("_", " ")
+        panels.append(CurvePanel(curves.x, "time (s)", label, lines, scale, has_overlapping_lines=narrow))
     return draw_panels(panels, path)

@@ -15,7 +15,8 @@ from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.registry import WEIGHTS_SUFFIX, is_bundled, parse_controller_name, split_unit_options
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.evaluation.curves import QUARTILES, build_curve_table, compute_weights_checksum, load_with_seed
+from equiflock.evaluation.curves import QUARTILES, build_curve_table
+from equiflock.evaluation.job_weights import check_weights, compute_weights_checksum, load_with_seed
 from equiflock.evaluation.summary import compute_peak_acceleration
 from equiflock.flock import Flock
 from equiflock.learning.recipe import EXPERT
@@ -103,16 +104,12 @@ class EvaluationJob(FlightJob):
         """Return the table behind the scenario's figure: outcomes per flock, or quartiles of measures over flocks.
 
         Outcomes have a column per measure that only this scenario has, with its final value. Quartiles are those of
-        `build_curve_table`; metrics of whole flights have the time of the last moment. Raise InputError if the weights
-        file changed.
+        `build_curve_table`, with metrics of whole flights at the last moment. Raise InputError if the weights changed.
         """
-        # On a worker the path may hold another file; here the file may have changed since the command started.
-        if self.checksum and compute_weights_checksum(self.controller, self.seed) != self.checksum:
-            raise InputError(f"{self.controller} is missing, or differs from the file that the evaluation started with")
+        check_weights(self.controller, self.seed, self.checksum, "evaluation")
         if self.scenario.figure == "endings":
             run = self.fly(self.draw_start(), keep_every=None, record=_select_own_measures(self.scenario))
             return build_outcome_table(run).assign(**{name: values[-1] for name, values in run.series.items()})
-        # Curves of the scenario's measures; whole-flight metrics have rows at the last moment.
         measures = resolve_measures(self.scenario)
         recorded = measures | {measure.__name__: measure for measure in RECORDED_METRICS}
         run = self.fly(self.draw_start(), keep_every=None, record=recorded)
@@ -131,10 +128,7 @@ def _build_final_rows(numbers: dict[str, Any], time: float) -> pd.DataFrame:
 
 
 def check_reportable(scenario: Scenario) -> None:
-    """Raise InputError, before any flight, if an evaluation cannot report the results of the scenario.
-
-    That is, if it has an unknown measure, or has endings but does not define which of them are successes.
-    """
+    """Raise InputError, before any flight, if a measure is unknown, or the scenario has endings but no successes."""
     resolve_measures(scenario)
     if scenario.figure == "endings":
         find_failed_flights(scenario, ())
@@ -153,14 +147,12 @@ def get_json_options(scenario: Scenario) -> dict[str, Any]:
 
 
 def list_baselines(controller: str, start: Flock) -> tuple[str, ...]:
-    """Return the baselines: the networks of the package and, for flocks of followers only, the expert.
+    """Return the baselines: the paper's networks and, for flocks of followers only, the expert; not the controller.
 
-    The controller itself is left out.
-
-    In the paper the expert flies flocks without leaders and obstacles; its law does not model these. If the
-    controller is scaled to the units of a robot, so are the baselines.
+    The expert's law does not model leaders and obstacles. If the controller is scaled to the units of a robot, so are
+    the baselines.
     """
-    # Followers have role 0, so any other role makes this true.
+    # Followers have role 0.
     experts = () if start.roles.any() else (EXPERT,)
     evaluated = parse_controller_name(controller, {})
     units = "".join(f":{key}={value}" for key, value in split_unit_options(evaluated[1])[0].items())
@@ -196,10 +188,7 @@ def build_evaluation_jobs(
 
 
 def format_label(controller: str) -> str:
-    """Return the controller's name in tables and figures.
-
-    For a weights file this is the file name, preceded by its directory if the file is called "weights".
-    """
+    """Return the name in tables and figures; of a weights file its name, with its directory if it is "weights"."""
     file, options = _split_options(controller)
     path = Path(file)
     if path.suffix != WEIGHTS_SUFFIX:
@@ -208,10 +197,7 @@ def format_label(controller: str) -> str:
 
 
 def format_run_dir_name(controller: str, scenario: str, environment: Environment = DEFAULT_ENVIRONMENT) -> str:
-    """Return the name of an evaluation's run directory.
-
-    It contains the checksum of a weights file, since many weights files have the same name.
-    """
+    """Return the name of an evaluation's run directory, with the checksum of a weights file, as many share a name."""
     file, options = _split_options(controller)
     path = Path(file)
     name = controller.replace("/", "_").replace(":", "-")
@@ -229,10 +215,10 @@ def _split_options(controller: str) -> tuple[str, str]:
 def build_table_rows(
     table: pd.DataFrame, scenario: Scenario, quartiles: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the printed table, one row per controller, with medians over flocks at the end.
+    """Return header and rows of the printed table, one row per controller.
 
-    `quartiles` adds quartiles in parentheses; for scenarios whose figure is "endings" it has no effect, and the columns
-    are shares of outcomes.
+    Cells are medians over flocks at the end, with `quartiles` in parentheses, or for scenarios whose figure is
+    "endings" shares of outcomes.
     """
     if scenario.figure == "endings":
         return _build_outcome_rows(table, scenario)
@@ -249,7 +235,6 @@ def build_table_rows(
 
 def _build_outcome_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str], list[list[str]]]:
     """Return the shares of flights by outcome, the median time, and medians of the scenario's own measures."""
-    # Only outcomes that occurred have a column.
     outcomes = [outcome for outcome in Outcome.all() if outcome.name in set(table.outcome)]
     failed = [outcome.name for outcome in outcomes if outcome not in scenario.success_outcomes]
     own = _select_own_measures(scenario)
@@ -284,7 +269,7 @@ def _format_cell(metric: str, values: Any, quartiles: bool) -> str:
     """Return the median, with quartiles in parentheses if wanted and unequal; for `DISCONNECTED`, the mean in %."""
     if metric == DISCONNECTED:
         return f"{values['mean']:.0%}"
-    # Three significant figures, integers from 1,000 on; equal quartiles are left out.
+    # Three significant figures, integers from 1,000 on.
     low, middle, high = (
         f"{values[label]:,.0f}" if values[label] >= 1000 else f"{values[label]:.3g}" for label in QUARTILES
     )

@@ -72,12 +72,9 @@ def summarize(run: Trajectory) -> list[MetricSummary]:
         MetricSummary("diameter, end", metrics.diameter(run.flock())),
         MetricSummary("components, end", series["component_count"][-1]),
     ]
-    # The distance to the leaders' velocity needs a leader in every flock.
     if (run.roles == Role.LEADER).any(axis=1).all():
-        rows.append(
-            MetricSummary("leader velocity distance (MLVD), end", metrics.mean_leader_velocity_distance(run.flock()))
-        )
-    # Additional measures of the scenario.
+        distances = metrics.mean_leader_velocity_distance(run.flock())
+        rows.append(MetricSummary("leader velocity distance (MLVD), end", distances))
     summarized = {metrics.mean_leader_velocity_distance.__name__, *(measure.__name__ for measure in RECORDED_METRICS)}
     others = (name for name in series if name not in summarized)
     return [*rows, *(MetricSummary(f"{name.replace('_', ' ')}, end", series[name][-1]) for name in others)]

@@ -12,18 +12,17 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from equiflock._runtime.checks import InputError, check_count, check_positive
-from equiflock._runtime.files import atomic_write
 from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.registry import is_bundled
-from equiflock.evaluation.curves import compute_weights_checksum, load_with_seed
+from equiflock.evaluation.job_weights import check_weights, compute_weights_checksum, load_with_seed
 from equiflock.graph.radius_graph import components
 from equiflock.learning.recipe import DAgger
+from equiflock.plotting.figures import write_png
 from equiflock.plotting.style import TEXT_COLOUR
 from equiflock.protocols import Controller
 from equiflock.scenarios import RandomDisk
@@ -41,6 +40,9 @@ AXES = {"agents": "agents", "comm_radius": "communication radius", "hops": "hops
 """Axes of every sweep; environment options with several values are further axes."""
 NON_AXIS_COLUMNS = {"controller", "seed", "flock", "remark", *METRICS}
 """Columns of a sweep's table that are not axes."""
+MISSING_COLOUR = "#d9d9d9"
+MAX_COLUMNS, MAX_PANELS = 4, 24
+"""Panels of a figure in a row, and in all."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class SweepJob:
 
         If no initial conditions exist for this point, return one row of NaN with the reason as `remark`.
         """
-        # With a small radius no connected flock may exist: a result of the sweep, not a failure of the job.
+        # With a small radius no connected flock may exist, which is a result of the sweep.
         try:
             start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.comm_radius).draw()
         except InputError as error:
@@ -128,13 +130,9 @@ class SweepJob:
         )
 
     def make_controller(self) -> Controller:
-        """Load the controller or, if the job has epochs, train it in this process, without a run directory.
-
-        Raise InputError if a weights file differs from `checksum`.
-        """
+        """Load the controller or, if the job has epochs, train it in this process, without a run directory."""
         if self.epochs == 0:
-            if self.checksum and compute_weights_checksum(self.controller, self.seed) != self.checksum:
-                raise InputError(f"{self.controller} is missing, or differs from the file that the sweep started with")
+            check_weights(self.controller, self.seed, self.checksum, "sweep")
             return load_with_seed(self.controller, self.seed)
         from equiflock.learning.dagger import train
 
@@ -214,13 +212,6 @@ def summarize_sweep(table: pd.DataFrame, axes: Sequence[str] | None = None) -> p
     return result.reset_index()
 
 
-# Heat maps of a sweep: one panel per controller and combination of values of the remaining axes.
-
-MISSING_COLOUR = "#d9d9d9"
-MAX_COLUMNS = 4
-MAX_PANELS = 24
-
-
 def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -> Path:
     """Draw the medians of a metric over the two axes with the most values; cells without flocks are grey.
 
@@ -229,7 +220,6 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
     """
     (x_axis, y_axis, *rest), left_out = _choose_axes(table)
     medians = summarize_sweep(table, [x_axis, y_axis, *rest])
-    # Panels are in rows of at most MAX_COLUMNS.
     panels = list(medians.groupby(["controller", *rest], dropna=False, sort=False))
     columns = min(len(panels), MAX_COLUMNS)
     rows = -(-len(panels) // columns)
@@ -249,7 +239,6 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
         # Several values go on a second line, as a panel is too narrow for them beside the controller's name.
         separator = "" if not rest else ", " if len(rest) == 1 else "\n"
         axes.set_title(f"{controller}{separator}{fixed}", fontsize="medium", color=TEXT_COLOUR)
-    # The last row may have fewer panels than columns.
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     assert image is not None
@@ -259,16 +248,11 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
     if isinstance(norm, LogNorm):
         bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         bar.ax.yaxis.set_minor_formatter(NullFormatter())
-    with atomic_write(path) as scratch:
-        FigureCanvasAgg(figure).print_png(str(scratch))
-    return Path(path)
+    return write_png(figure, path)
 
 
 def _draw_panel(axes: Any, panel_table: pd.DataFrame, x_axis: str, y_axis: str, metric: str, norm: Normalize) -> Any:
-    """Draw one heat map on `axes`, with the number in every cell, and return its image.
-
-    Missing values on an axis ("no limit") come last.
-    """
+    """Draw one heat map on `axes`, with the number in every cell, and return its image."""
     values = panel_table.pivot(index=y_axis, columns=x_axis, values=metric)
     # "No limit" is a missing value; sort it after the largest.
     values = values.iloc[values.index.isna().argsort(kind="stable"), values.columns.isna().argsort(kind="stable")]
@@ -280,23 +264,15 @@ def _draw_panel(axes: Any, panel_table: pd.DataFrame, x_axis: str, y_axis: str, 
     # Write each number in a colour that is legible on its cell.
     for (y, x), number in np.ndenumerate(values.to_numpy()):
         is_dark = bool(np.isfinite(number)) and norm(number) < 0.6
-        axes.text(
-            x,
-            y,
-            _format_number(number),
-            ha="center",
-            va="center",
-            color="white" if is_dark else TEXT_COLOUR,
-            fontsize=8,
-        )
+        text, colour = "" if np.isnan(number) else f"{number:.3g}", "white" if is_dark else TEXT_COLOUR
+        axes.text(x, y, text, ha="center", va="center", color=colour, fontsize=8)
     return image
 
 
 def _choose_axes(table: pd.DataFrame) -> tuple[list[str], list[str]]:
     """Return the axes to draw, those with most values first, and the axes over which medians are taken.
 
-    The first two are the axes of a map. The others, which need several values, have a panel per value, up to
-    MAX_PANELS.
+    The first two are the axes of a map; the others have a panel per value, up to MAX_PANELS.
     """
     counts = {axis: table[axis].nunique(dropna=False) for axis in list_axes(table)}
     ordered = sorted(counts, key=lambda axis: -counts[axis])
@@ -315,8 +291,7 @@ def _choose_axes(table: pd.DataFrame) -> tuple[list[str], list[str]]:
 def _make_colour_norm(values: pd.Series) -> Normalize:
     """Return the colour scale, logarithmic if all values are positive and the largest is over 5 times the smallest."""
     low, high = values.min(), values.max()
-    # All values are missing: any scale will do.
-    if not np.isfinite(low):
+    if not np.isfinite(low):  # all values are missing
         return Normalize(0.0, 1.0)
     return LogNorm(low, high) if 0.0 < 5 * low < high else Normalize(low, high if high > low else low + 1.0)
 
@@ -332,7 +307,3 @@ def _format_axis_value(axis: str, value: Any) -> str:
     if value is None or np.isnan(value):
         return "as built" if axis == "hops" else "none"
     return f"{value:g}"
-
-
-def _format_number(value: float) -> str:
-    return "" if np.isnan(value) else f"{value:.3g}"

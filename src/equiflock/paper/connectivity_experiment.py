@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from equiflock.paper.ledger import Check, Statement
-from equiflock.paper.policies import PolicyFlightJob, TrainedPolicies
-from equiflock.scenarios import Scenario
+from equiflock.paper.policies import PolicyFlightJob
+from equiflock.paper.profile import Profile
 from equiflock.simulation import metrics
 
 LAW, NETWORK = "tanner-dynamic", "tdagnn"
@@ -20,29 +20,7 @@ LAW, NETWORK = "tanner-dynamic", "tdagnn"
 class ConnectivityJob(PolicyFlightJob):
     """Flights of one controller on the test flocks."""
 
-    controller: str
-    seed: int | None
-    flocks: int = 50
-    agents: int = 100
-    time_step: float = 0.01
-    duration: float = 2.0
-    policies: TrainedPolicies = field(default_factory=TrainedPolicies)
-    split: str | None = None
-
-    @property
-    def key(self) -> str:
-        """Name of the job."""
-        return f"connectivity-{self.base_name}-{self.seed}"
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """Columns that identify the job's rows in the experiment's table."""
-        return {"controller": self.base_name, "seed": self.seed}
-
-    @property
-    def scenario(self) -> Scenario:
-        """Scenario of the test flocks."""
-        return self.build_scenario("flocking")
+    experiment = "connectivity"
 
     def run(self) -> pd.DataFrame:
         """Return a row per flock: flock, final_components, always_connected and first_disconnection.
@@ -64,15 +42,11 @@ class ConnectivityJob(PolicyFlightJob):
         )
 
 
-def build_connectivity_jobs(
-    seeds: tuple[int, ...], flocks: int, policies: TrainedPolicies, split: str | None = None
-) -> list[ConnectivityJob]:
+def build_connectivity_jobs(profile: Profile, folder: Path) -> list[ConnectivityJob]:
     """Return the jobs of the law, and of the network with every seed."""
-    controllers: list[tuple[str, int | None]] = [
-        (policies.interpretation.format_law(LAW), None),
-        *((NETWORK, seed) for seed in seeds),
-    ]
-    return [ConnectivityJob(name, seed, flocks, policies=policies, split=split) for name, seed in controllers]
+    controllers = [(profile.interpretation.format_law(LAW), None), *((NETWORK, seed) for seed in profile.seeds)]
+    shared = profile.build_flight_options(folder, "connectivity")
+    return [ConnectivityJob(name, seed, **shared) for name, seed in controllers]
 
 
 def find_contrasting_flocks(table: pd.DataFrame, seed: int) -> list[int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import combinations, product
-from typing import Any
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,10 @@ from jaxtyping import Bool, Float64
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.evaluation.curves import Curves, build_curve_table
 from equiflock.learning.recipe import EXPERT
-from equiflock.paper.interpretation import Interpretation
 from equiflock.paper.ledger import FEW_HUNDREDTHS, MORE_THAN_HALF, Check, Statement
-from equiflock.paper.policies import PolicyFlightJob, TrainedPolicies
-from equiflock.paper.training_statements import MEAN, SUM
-from equiflock.scenarios import Scenario
+from equiflock.paper.policies import PolicyFlightJob
+from equiflock.paper.profile import Profile
+from equiflock.paper.training_experiment import MEAN, SUM
 from equiflock.simulation import metrics
 
 VARIANCE, EFFORT = "velocity_variance", "mean_acceleration_norm"
@@ -29,71 +28,43 @@ LOW_VARIANCE = 0.2
 class FlockingJob(PolicyFlightJob):
     """Flights of one controller on the test flocks of one size."""
 
-    controller: str
-    seed: int | None
-    agents: int
-    flocks: int = 50
     time_step: float = 1e-3
-    duration: float = 2.0
-    policies: TrainedPolicies = field(default_factory=TrainedPolicies)
-    split: str | None = None
 
-    @property
-    def key(self) -> str:
-        """Name of the job."""
-        return f"flocking-{self.base_name}-{self.seed}-{self.agents}"
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """Columns that identify the job's rows in the experiment's table."""
-        return {"controller": self.base_name, "seed": self.seed, "agents": self.agents}
-
-    @property
-    def scenario(self) -> Scenario:
-        """Scenario of the test flocks."""
-        return self.build_scenario("flocking")
+    experiment = "flocking"
+    label_names = ("agents",)
 
     def run(self) -> pd.DataFrame:
-        """Return quartiles over flocks of velocity variance and mean acceleration norm every 0.01 s.
-
-        The columns are those of `build_curve_table`.
-        """
+        """Return quartiles over flocks of velocity variance and mean acceleration norm; see `build_curve_table`."""
         recorded = metrics.velocity_variance, metrics.mean_acceleration_norm
         run = self.fly(self.draw_start(), keep_every=None, record=recorded)
         return build_curve_table(run.series, self.time_step)
 
 
-def build_flocking_jobs(
-    sizes: tuple[int, ...],
-    seeds: tuple[int, ...],
-    flocks: int,
-    interpretation: Interpretation,
-    policies: TrainedPolicies,
-    split: str | None,
-) -> list[FlockingJob]:
+def build_flocking_jobs(profile: Profile, folder: Path) -> list[FlockingJob]:
     """Return the jobs of the experiment: every controller, seed and size, and the expert."""
-    shared: dict[str, Any] = {"duration": interpretation.flocking_duration, "policies": policies, "split": split}
-    controllers: list[tuple[str, int | None]] = [(interpretation.expert, None), *product(PAPER_NETWORKS, seeds)]
-    return [FlockingJob(name, seed, agents, flocks, **shared) for agents, (name, seed) in product(sizes, controllers)]
+    shared = profile.build_flight_options(folder, "flocking") | {"duration": profile.interpretation.flocking_duration}
+    controllers = [(profile.interpretation.expert, None), *profile.networks]
+    return [
+        FlockingJob(name, seed, agents=agents, **shared) for agents, (name, seed) in product(profile.sizes, controllers)
+    ]
 
 
 def build_flocking_statements(table: pd.DataFrame) -> list[Statement]:
-    """Return F1 to F6, without those about sizes that are not in the table."""
+    """Return F1 to F6, without those about sizes that are not in the table.
+
+    Each rule was written down before measuring; a check compares medians over flocks, one per training seed.
+    """
     curves = Curves(table)
     sizes = sorted(int(agents) for agents in table.agents.unique())
-    small, large = [n for n in sizes if n <= 100], [n for n in sizes if n >= 200]
-    statements = [_f1(curves, sizes), _f2(curves, small, large)]
-    statements += [_f3(curves)] if 50 in sizes else []
-    statements += [_f4(curves)] if 100 in sizes else []
+    statements = [_f1(curves, sizes), _f2(curves, sizes)]
+    if 50 in sizes:
+        statements.append(_f3(curves))
+    if 100 in sizes:
+        statements.append(_f4(curves))
     return [*statements, _f5(curves, sizes), _f6(curves, sizes)]
 
 
-# Each rule was written down before measuring; a check compares medians over flocks, one per training seed.
-
-
 def _f1(curves: Curves, sizes: list[int]) -> Statement:
-    """Return F1: mean aggregation brings the variance below 0.2 before sum aggregation."""
-
     def compute_settling_times(name: str, agents: int) -> Float64[np.ndarray, " S"]:
         """Return the first time at which the median velocity variance is below 0.2, per seed; infinite if never."""
         below = curves.get_curve("median", name, metric=VARIANCE, agents=agents) < LOW_VARIANCE
@@ -115,17 +86,13 @@ def _f1(curves: Curves, sizes: list[int]) -> Statement:
     )
 
 
-def _f2(curves: Curves, small: list[int], large: list[int]) -> Statement:
-    """Return F2: which controllers have the lower final variance, for the small (N <= 100) and the large sizes."""
-
+def _f2(curves: Curves, sizes: list[int]) -> Statement:
     def below(a: str, b: str, n: int) -> Check:
         """Return the check that the final median variance of a is below that of b, at size n."""
-        return Check.less(
-            f"N = {n}, last variance: {a} below {b}",
-            curves.last("median", a, metric=VARIANCE, agents=n),
-            curves.last("median", b, metric=VARIANCE, agents=n),
-        )
+        first, second = (curves.last("median", name, metric=VARIANCE, agents=n) for name in (a, b))
+        return Check.less(f"N = {n}, last variance: {a} below {b}", first, second)
 
+    small, large = [n for n in sizes if n <= 100], [n for n in sizes if n >= 200]
     return Statement(
         "F2",
         "At the last step, for N <= 100 the mean-aggregation controllers have the lower velocity variance and ETDAGNN "
@@ -141,7 +108,6 @@ def _f2(curves: Curves, small: list[int], large: list[int]) -> Statement:
 
 
 def _f3(curves: Curves) -> Statement:
-    """Return F3: at N = 50, three controllers have a lower variance than the expert most of the time."""
     # The expert has no training seeds: its single curve is compared with those of all seeds.
     expert = curves.get_curve("median", EXPERT, metric=VARIANCE, agents=50)
 
@@ -154,7 +120,6 @@ def _f3(curves: Curves) -> Statement:
         return Check.within(description, condition.mean(axis=1), MORE_THAN_HALF, 1.0)
 
     exception = (curves.x >= 0.1) & (curves.x <= 0.3)
-
     return Statement(
         "F3",
         "N = 50: TDAGNN-TF and the mean-aggregation controllers are below the expert for most of the run, TDAGNN-TF "
@@ -169,7 +134,6 @@ def _f3(curves: Curves) -> Statement:
 
 
 def _f4(curves: Curves) -> Statement:
-    """Return F4: at N = 100, ETDAGNN has a lower final variance than the expert."""
     last = curves.last("median", "etdagnn", metric=VARIANCE, agents=100)
     expert = np.broadcast_to(curves.last("median", EXPERT, metric=VARIANCE, agents=100), last.shape)
     return Statement(
@@ -181,13 +145,10 @@ def _f4(curves: Curves) -> Statement:
 
 
 def _f5(curves: Curves, sizes: list[int]) -> Statement:
-    """Return F5: the final acceleration norm of sum aggregation is that of mean aggregation or a little smaller."""
-
     def compute_excess(mean: str, sum_: str, n: int) -> Float64[np.ndarray, " S"]:
         """Return the final acceleration norm of a mean-aggregation controller minus that of a sum-aggregation one."""
-        return np.asarray(
-            curves.last("median", mean, metric=EFFORT, agents=n) - curves.last("median", sum_, metric=EFFORT, agents=n)
-        )
+        first, second = (curves.last("median", name, metric=EFFORT, agents=n) for name in (mean, sum_))
+        return np.asarray(first - second)
 
     return Statement(
         "F5",
@@ -203,19 +164,13 @@ def _f5(curves: Curves, sizes: list[int]) -> Statement:
 
 
 def _f6(curves: Curves, sizes: list[int]) -> Statement:
-    """Return F6: all controllers have about the same final acceleration norm."""
-    last = {
-        (name, n): curves.last("median", name, metric=EFFORT, agents=n) for name, n in product(PAPER_NETWORKS, sizes)
-    }
+    checks: list[Check] = []
+    for n in sizes:
+        effort = {name: curves.last("median", name, metric=EFFORT, agents=n) for name in PAPER_NETWORKS}
+        checks += Check.close_pairs(f"N = {n}, last acceleration: {{}} - {{}}", effort, FEW_HUNDREDTHS)
     return Statement(
         "F6",
         "The controllers have approximately the same mean acceleration norm.",
         f"Medians at the last step within {FEW_HUNDREDTHS:g} of each other, pair by pair, at every size.",
-        tuple(
-            Check.within(
-                f"N = {n}, last acceleration: {a} - {b}", last[a, n] - last[b, n], -FEW_HUNDREDTHS, FEW_HUNDREDTHS
-            )
-            for n in sizes
-            for a, b in combinations(PAPER_NETWORKS, 2)
-        ),
+        tuple(checks),
     )

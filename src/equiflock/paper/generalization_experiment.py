@@ -1,7 +1,7 @@
 """The generalization gap and its bound during cloning of the expert (section 5, "Generalization gap").
 
 Numbers of a controller are those at the last epoch, one per training seed, unless a rule states otherwise. Bounds are
-the proven ones, not the printed ones.
+the proven ones, not the printed ones. Bands in figures are ranges over training seeds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.evaluation.curves import Curves
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
-from equiflock.paper.interpretation import Interpretation
 from equiflock.paper.ledger import Check, Statement
+from equiflock.paper.profile import Profile
 from equiflock.plotting.figures import CurvePanel, draw_panels
 from equiflock.plotting.html_report import format_markdown_table
 from equiflock.protocols import LocalController
@@ -35,6 +35,16 @@ if TYPE_CHECKING:
 
 LARGEST_DIMENSIONS = {"tdagnn": 33, "tdagnn-tf": 33, "tdagnn-tf-mean": 33, "etdagnn": 16}
 """Largest dimension of each controller's weight matrices, according to the paper."""
+BOUND_TERMS = ("data_bound", "lipschitz", "largest_dimension", "coefficient", "root", "norm_sum")
+"""Attributes of `generalization_bound` that are columns of the table."""
+LOSS_LABELS = {"train_loss": "training loss", "test_loss": "test loss"}
+GAP_LABELS = {"bound": "generalization bound", "gap": "empirical gap"}
+TERM_LABELS = {
+    "data_bound": r"data bound $\beta$",
+    "coefficient": r"coefficient $48 D / \sqrt{m}$",
+    "norm_sum": r"$\sum_l \ln \max\{1, |W_l|_F\}$",
+    "root": r"square root $\sqrt{S}$",
+}
 
 
 @dataclass(frozen=True)
@@ -57,10 +67,7 @@ class CloningJob:
         return {"controller": self.recipe.controller.partition(":")[0], "seed": self.recipe.seed}
 
     def run(self) -> pd.DataFrame:
-        """Clone, and return a row per measured epoch, epoch 0 first: losses, gap, and the bound with its terms.
-
-        The data is generated first where it is missing.
-        """
+        """Clone, and return a row per measured epoch, epoch 0 first: losses, gap, and the bound with its terms."""
         from equiflock.learning.cloning import clone
         from equiflock.theory import generalization_bound
 
@@ -69,8 +76,8 @@ class CloningJob:
         data = self.data.make(self.folder if self.folder.parent.parent.is_dir() else temporary)
         rows: list[dict[str, Any]] = []
 
-        # One row per epoch, with the bound of the current weights.
         def add_row(cloner: Cloner, report: CloningReport) -> None:
+            """Add the row of an epoch, with the bound of the current weights."""
             student = cast(LocalController, cloner.network)
             bound = generalization_bound(student, data, loss_scale=self.recipe.loss_scale)
             rows.append(
@@ -79,12 +86,7 @@ class CloningJob:
                     "gap": report.gap,
                     "bound": bound.value,
                     "bound_as_printed": replace(bound, variant="printed").value,
-                    "data_bound": bound.data_bound,
-                    "lipschitz": bound.lipschitz,
-                    "largest_dimension": bound.largest_dimension,
-                    "coefficient": bound.coefficient,
-                    "root": bound.root,
-                    "norm_sum": bound.norm_sum,
+                    **{name: getattr(bound, name) for name in BOUND_TERMS},
                     "mean_weight": compute_mean_weight(cloner.network),
                     **{f"norm_{number}": norm for number, norm in enumerate(bound.norms, start=1)},
                     "train_tuples": data.samples,
@@ -96,32 +98,16 @@ class CloningJob:
         return pd.DataFrame(rows)
 
 
-def build_datasets(
-    seeds: tuple[int, ...], interpretation: Interpretation, template: FastForward, folder: Path
-) -> dict[Path, FastForward]:
-    """Return the settings of a dataset per seed by its subdirectory of `folder`; nothing is generated.
-
-    The seed of a dataset is also that of the trainings on it.
-    """
-    shared: dict[str, Any] = {
-        "expert": interpretation.expert,
-        "velocities": interpretation.velocities,
-        "hop_mean": interpretation.hop_mean,
-    }
-    datasets = [replace(template, seed=seed, **shared) for seed in seeds]
-    # The name contains a hash of all settings, so that datasets of other interpretations have other directories.
-    return {folder / f"{data.seed}-{zlib.crc32(repr(data).encode()):08x}": data for data in datasets}
-
-
-def build_cloning_jobs(interpretation: Interpretation, data: Mapping[Path, FastForward]) -> list[CloningJob]:
+def build_cloning_jobs(profile: Profile, folder: Path) -> list[CloningJob]:
     """Return the jobs of the experiment: every controller on every dataset."""
     # At most a hundred epochs are measured: measuring an epoch takes as long as training it.
-    epochs = interpretation.cloning_epochs
+    epochs = profile.interpretation.cloning_epochs
     every = max(epochs // 100, 1)
+    networks = [profile.interpretation.format_network(name) for name in PAPER_NETWORKS]
     return [
-        CloningJob(Cloning(interpretation.format_network(name), each.seed, epochs, measure_every=every), each, folder)
-        for folder, each in data.items()
-        for name in PAPER_NETWORKS
+        CloningJob(Cloning(network, data.seed, epochs, measure_every=every), data, home)
+        for home, data in profile.build_datasets(folder).items()
+        for network in networks
     ]
 
 
@@ -146,18 +132,14 @@ def standardize(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X"
 
 
 def build_generalization_statements(table: pd.DataFrame) -> list[Statement]:
-    """Return G1 to G7; G1 only for data of the paper's size, G7 only for tables with the mean weight."""
+    """Return G1 to G7; G1 only for data of the paper's size: a smaller profile has fewer tuples by choice."""
     curves = Curves(table, over="epoch")
     paper = FastForward()
-    # A smaller profile has fewer tuples by choice, so that counting them is meaningless.
-    full_size = curves.last("train_tuples", "etdagnn").min() >= paper.steps * paper.train_flocks
-    statements = [*([_g1(curves)] if full_size else []), *(rule(curves) for rule in (_g2, _g3, _g4, _g5, _g6))]
-    # Tables of earlier versions do not have the mean weight.
-    return [*statements, *([_g7(curves)] if "mean_weight" in table else [])]
+    is_full_size = curves.last("train_tuples", "etdagnn").min() >= paper.steps * paper.train_flocks
+    return [rule(curves) for rule in ((_g1,) if is_full_size else ()) + (_g2, _g3, _g4, _g5, _g6, _g7)]
 
 
 def _g1(curves: Curves) -> Statement:
-    """Return G1: the numbers of tuples."""
     train, test = (curves.last(f"{split}_tuples", "etdagnn") for split in ("train", "test"))
     return Statement(
         "G1",
@@ -172,23 +154,16 @@ def _g1(curves: Curves) -> Statement:
 
 
 def _g2(curves: Curves) -> Statement:
-    """Return G2: the gap is near zero for all controllers."""
-
-    # The largest |test loss - training loss| over all epochs.
-    def largest(name: str) -> Float64[np.ndarray, " S"]:
-        """Return the largest |gap| over the measured epochs, per seed."""
-        return np.asarray(np.abs(curves.get_curve("gap", name)).max(axis=1))
-
+    gaps = {name: np.abs(curves.get_curve("gap", name)).max(axis=1) for name in PAPER_NETWORKS}
     return Statement(
         "G2",
         "The empirical generalization gap is near zero for all controllers.",
         "At every epoch that is measured at most 0.01, where a loss is from 0 to 1.",
-        tuple(Check.within(f"largest |gap|: {name}", largest(name), 0.0, 0.01) for name in PAPER_NETWORKS),
+        tuple(Check.within(f"largest |gap|: {name}", gap, 0.0, 0.01) for name, gap in gaps.items()),
     )
 
 
 def _g3(curves: Curves) -> Statement:
-    """Return G3: the order of the bounds at the last epoch."""
     bounds = {name: curves.last("bound", name) for name in PAPER_NETWORKS}
     ratio = bounds["etdagnn"] / bounds["tdagnn-tf-mean"]
     return Statement(
@@ -204,7 +179,6 @@ def _g3(curves: Curves) -> Statement:
 
 
 def _g4(curves: Curves) -> Statement:
-    """Return G4: the largest dimensions of weight matrices."""
     return Statement(
         "G4",
         "The largest dimension of a weight matrix is 33 for each TDAGNN and 16 for ETDAGNN.",
@@ -217,7 +191,6 @@ def _g4(curves: Curves) -> Statement:
 
 
 def _g5(curves: Curves) -> Statement:
-    """Return G5: how much of the bound is due to the data bound, and to the norms of the weights."""
     # TF and TF-mean differ only in the aggregation, so they show its effect on the bound.
     data = curves.last("data_bound", "tdagnn-tf") / curves.last("data_bound", "tdagnn-tf-mean")
     points = curves.last("bound", "tdagnn-tf") - curves.last("bound", "tdagnn-tf-mean")
@@ -240,7 +213,6 @@ def _g5(curves: Curves) -> Statement:
 
 
 def _g6(curves: Curves) -> Statement:
-    """Return G6: the correlation of bound and gap over epochs."""
     return Statement(
         "G6",
         "Over epochs, bound and empirical gap have a correlation of at least 0.95.",
@@ -253,7 +225,6 @@ def _g6(curves: Curves) -> Statement:
 
 
 def _g7(curves: Curves) -> Statement:
-    """Return G7: ETDAGNN's weights are larger on average than those of the others."""
     size = {name: curves.last("mean_weight", name) for name in PAPER_NETWORKS}
     return Statement(
         "G7",
@@ -266,17 +237,6 @@ def _g7(curves: Curves) -> Statement:
             if name != "etdagnn"
         ),
     )
-
-
-# The paper's four figures of the generalization experiment, and its table; bands are ranges over training seeds.
-
-LOSS_LABELS = {"train_loss": "training loss", "test_loss": "test loss"}
-TERM_LABELS = {
-    "data_bound": r"data bound $\beta$",
-    "coefficient": r"coefficient $48 D / \sqrt{m}$",
-    "norm_sum": r"$\sum_l \ln \max\{1, |W_l|_F\}$",
-    "root": r"square root $\sqrt{S}$",
-}
 
 
 def draw_losses(table: pd.DataFrame, path: Path) -> Path:
@@ -294,15 +254,12 @@ def draw_losses(table: pd.DataFrame, path: Path) -> Path:
 
 def draw_bounds(table: pd.DataFrame, path: Path) -> Path:
     """Draw the generalization bound and the empirical gap (test loss - training loss) by epoch, a curve per network."""
-    curves = Curves(table, over="epoch")
-    labels = {"bound": "generalization bound", "gap": "empirical gap"}
-    return draw_panels([_build_controller_panel(curves, name, label) for name, label in labels.items()], path)
+    return _draw_by_network(table, GAP_LABELS, path)
 
 
 def draw_terms(table: pd.DataFrame, path: Path) -> Path:
     """Draw the four terms of the generalization bound in which the networks differ, by epoch."""
-    curves = Curves(table, over="epoch")
-    return draw_panels([_build_controller_panel(curves, name, label) for name, label in TERM_LABELS.items()], path)
+    return _draw_by_network(table, TERM_LABELS, path)
 
 
 def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
@@ -313,7 +270,6 @@ def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
     curves = Curves(table, over="epoch")
     panels = []
     for name in PAPER_NETWORKS:
-        # Epoch 0, before the first update, is left out, as it is of the correlation.
         lines = {
             label: _compute_range(standardize(curves.get_curve(quantity, name)[:, 1:]))
             for quantity, label in {"bound": "bound", "gap": "empirical gap"}.items()
@@ -324,14 +280,17 @@ def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
     return draw_panels(panels, path)
 
 
-def _build_controller_panel(curves: Curves, quantity: str, label: str) -> CurvePanel:
-    """Return a panel of one quantity by epoch, with a curve for each of the paper's networks."""
-    lines = {name: _compute_range(curves.get_curve(quantity, name)) for name in PAPER_NETWORKS}
-    # Data bounds of sum and mean aggregation differ by orders of magnitude; other lines may coincide.
-    scale: Literal["linear", "log"] = "log" if quantity == "data_bound" else "linear"
-    return CurvePanel(
-        curves.x, "epoch", label, lines, scale, has_overlapping_lines=quantity in ("bound", "data_bound", "coefficient")
-    )
+def _draw_by_network(table: pd.DataFrame, labels: Mapping[str, str], path: Path) -> Path:
+    """Draw a panel for each quantity in `labels` by epoch, with a curve for each of the paper's networks."""
+    curves = Curves(table, over="epoch")
+    panels = []
+    for quantity, label in labels.items():
+        lines = {name: _compute_range(curves.get_curve(quantity, name)) for name in PAPER_NETWORKS}
+        # Data bounds of sum and mean aggregation differ by orders of magnitude; other lines may coincide.
+        scale: Literal["linear", "log"] = "log" if quantity == "data_bound" else "linear"
+        overlaps = quantity in ("bound", "data_bound", "coefficient")
+        panels.append(CurvePanel(curves.x, "epoch", label, lines, scale, has_overlapping_lines=overlaps))
+    return draw_panels(panels, path)
 
 
 def _compute_range(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "3 X"]:
@@ -345,7 +304,7 @@ def format_bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     Values are medians over training seeds at the last epoch.
     """
     curves = Curves(table, over="epoch")
-    columns: dict[str, tuple[str, str]] = {
+    columns = {
         "bound": ("bound, as proven", ".1f"),
         "bound_as_printed": ("as printed", ".1f"),
         "gap": ("empirical gap", ".1e"),
@@ -357,16 +316,10 @@ def format_bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         "norm_sum": ("Σ ln max(1, ‖W‖)", ".2f"),
         "root": ("√S", ".2f"),
     }
-    rows = [
-        [
-            name,
-            *(
-                f"{np.median(curves.last(column, name)):{number_format}}"
-                for column, (_, number_format) in columns.items()
-            ),
-        ]
-        for name in PAPER_NETWORKS
-    ]
+    rows = []
+    for name in PAPER_NETWORKS:
+        medians = {column: np.median(curves.last(column, name)) for column in columns}
+        rows.append([name, *(f"{medians[column]:{number}}" for column, (_, number) in columns.items())])
     return ["controller", *(label for label, _ in columns.values())], rows
 
 

@@ -21,6 +21,11 @@ from equiflock.scenarios.course_survey import Awareness, ObstacleNode
 from equiflock.scenarios.leaders import LeaderVelocity
 from equiflock.scenarios.random_disk import VelocityRule
 
+SCENARIO_CHOICES = {
+    "leaders": ("leader_velocity",),
+    "obstacles": ("obstacles", "awareness", "obstacle_node", "clear_time"),
+}
+"""Choices that are options of one scenario; velocities are an option of all."""
 FLIGHT_EXPERIMENTS = ("training", "connectivity", "flocking", "leaders", "obstacles")
 """Experiments with flights, including trainings."""
 CLONING_EXPERIMENT = "generalization"
@@ -65,10 +70,7 @@ class Interpretation:
 
     @classmethod
     def from_text(cls, text: str) -> Interpretation:
-        """Parse an interpretation such as `velocities=disc:clamp=150`; omitted choices are the defaults.
-
-        Raise InputError if a name or value is unknown.
-        """
+        """Parse an interpretation such as `velocities=disc:clamp=150`; raise InputError for unknown names or values."""
         options = parse_options(text) if text else {}
         for name in options:
             if name not in CHOICES:
@@ -99,21 +101,12 @@ class Interpretation:
 
         Interpretations with equal restrictions give equal results in these experiments.
         """
-        changes = self.changes
-        return Interpretation(
-            **{name: changes[name] for name in changes if set(experiments) & set(CHOICES[name].affected_experiments)}
-        )
+        affects = {name: set(experiments) & set(CHOICES[name].affected_experiments) for name in CHOICES}
+        return Interpretation(**{name: value for name, value in self.changes.items() if affects[name]})
 
     def get_scenario_options(self, scenario: str) -> dict[str, Any]:
-        """Return the options of a scenario, named with or without options, under this interpretation.
-
-        These are the velocities and, for leaders and obstacles, their own choices, as `make_scenario` accepts them.
-        """
-        own = {
-            "leaders": ("leader_velocity",),
-            "obstacles": ("obstacles", "awareness", "obstacle_node", "clear_time"),
-        }
-        names = ("velocities", *own.get(scenario.partition(":")[0], ()))
+        """Return the choices that are options of a scenario, named with or without options, for `make_scenario`."""
+        names = ("velocities", *SCENARIO_CHOICES.get(scenario.partition(":")[0], ()))
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -134,13 +127,8 @@ class Interpretation:
 
     def build_recipe(self, template: DAgger, controller: str, seed: int) -> DAgger:
         """Return the training recipe of a network under this interpretation; `template` sets the other fields."""
-        return replace(
-            template,
-            controller=self.format_network(controller),
-            seed=seed,
-            expert=self.expert,
-            velocities=self.velocities,
-        )
+        network = self.format_network(controller)
+        return replace(template, controller=network, seed=seed, expert=self.expert, velocities=self.velocities)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -24,7 +24,6 @@ from typing import Any
 
 import pandas as pd
 
-from equiflock._runtime.checksums import compute_checksum
 from equiflock._runtime.executors import run_jobs
 from equiflock._runtime.files import atomic_write, remove_path
 from equiflock._runtime.jobs import Job
@@ -39,12 +38,13 @@ from equiflock.paper.interpretation import (
     list_values,
 )
 from equiflock.paper.ledger import Statement, read_ledger
+from equiflock.paper.profile import Profile
 from equiflock.paper.reproduction import (
     EXPERIMENTS,
     STATEMENT_BUILDERS,
-    Profile,
     are_jobs_done,
     build_jobs,
+    compute_jobs_checksum,
     judge_statements,
     read_experiment_table,
 )
@@ -55,6 +55,9 @@ OUTPUT_PATTERNS = ("jobs", "trainings", "fast-forward", "joint-*", "*.csv", "*.j
 """Patterns of the files that a search writes beside its config."""
 FACTORIAL_SIZE = 2
 """Number of choices that the factorial combines."""
+CSV_FILE, MARKDOWN_FILE = "interpretations.csv", "interpretations.md"
+STATEMENT_PREFIXES = dict(zip(EXPERIMENTS, "TAFLOG", strict=True))
+"""First letter of the statement ids of each experiment."""
 
 SEARCH_PROFILE = Profile(
     "search", seeds=(PAPER_SEEDS.stop,), flocks=20, cloning_seeds=(PAPER_SEEDS.stop,), split="validation"
@@ -93,25 +96,14 @@ class JudgedInterpretation:
 
 @dataclass
 class Search:
-    """Search in a run directory; finished jobs are not run again.
-
-    Args:
-        folder: run directory, with jobs, trainings and data.
-        workers: number of processes.
-        profile: seeds, flocks and data.
-        scheduler: address of a Dask scheduler whose workers run the jobs instead of local processes.
-        on_stage: called with the name of a stage and the number of its next jobs; with 0 when interpretations have
-            been judged.
-        on_done: called with every job that is finished, including those of earlier runs.
-        on_data: called with every generated time index of the cloning data.
-        on_notice: called with a line of text about every damaged file.
-    """
+    """Search in a run directory; finished jobs are not run again. Arguments as of `reproduce`."""
 
     folder: Path
     workers: int
     profile: Profile = SEARCH_PROFILE
     scheduler: str | None = None
     on_stage: Callable[[str, int], object] = lambda stage, jobs: None
+    """Called with the name of a stage and the number of its next jobs; with 0 when interpretations were judged."""
     on_done: Callable[[Job], object] = lambda job: None
     on_data: Callable[[int], object] = lambda step: None
     on_notice: Callable[[str], object] = lambda text: None
@@ -138,31 +130,27 @@ class Search:
     def settings(self) -> dict[str, Any]:
         """Everything that the results depend on."""
         tried = {name: repr(choice.alternative_values) for name, choice in CHOICES.items()}
-        jobs = {name: compute_checksum(repr(build_jobs(name, self.profile)).encode()) for name in EXPERIMENTS}
+        jobs = {name: compute_jobs_checksum(name, self.profile) for name in EXPERIMENTS}
         return {"tried": tried, "profile": repr(self.profile), "jobs": jobs, "versions": read_package_versions("torch")}
 
     @property
     def single_changes(self) -> list[Interpretation]:
-        """The default interpretation and every single change of it."""
-        return [Interpretation(), *Interpretation().iterate_alternatives()]
+        """The default interpretation and every single change of it that affects flights, each once."""
+        interpretations = Interpretation(), *Interpretation().iterate_alternatives()
+        return list(dict.fromkeys(each.restrict_to(*FLIGHT_EXPERIMENTS) for each in interpretations))
 
     def _try_one_by_one(self) -> None:
         """Judge the default and every single change of it by flights; `best` stays the default."""
-        self._judge_by_flights(
-            "one by one", [interpretation.restrict_to(*FLIGHT_EXPERIMENTS) for interpretation in self.single_changes]
-        )
+        self._judge_by_flights("one by one", self.single_changes)
 
     def _combine_greedily(self) -> None:
         """Add single changes that beat the default to `best`, best first; keep each only if it raises the score."""
-        # Single changes that raise the score, the best first; ties in the order of their names.
         first = self.flight_results[Interpretation()].score
-        single_changes = dict.fromkeys(
-            interpretation.restrict_to(*FLIGHT_EXPERIMENTS) for interpretation in self.single_changes
+        # Sorting is stable: ties are in the order of the choices.
+        results = sorted(
+            (self.flight_results[each] for each in self.single_changes), key=lambda each: each.score, reverse=True
         )
-        gains = sorted(
-            (self.flight_results[each] for each in single_changes), key=lambda each: each.score, reverse=True
-        )
-        for single in gains:
+        for single in results:
             if single.score > first:
                 self._try_interpretations("greedy", [replace(self.best, **single.interpretation.changes)])
 
@@ -191,7 +179,6 @@ class Search:
 
     def _choose_cloning_epochs(self) -> None:
         """Set `best.cloning_epochs` to the number with the highest score; also judge the default, for comparison."""
-        # Under the best interpretation, to choose the number of epochs; then under the default, for comparison.
         self._judge_by_cloning(self.best)
         results = [
             self.cloning_results[each.restrict_to(CLONING_EXPERIMENT)] for each in self._vary_cloning_epochs(self.best)
@@ -208,25 +195,17 @@ class Search:
                 self.best = interpretation
 
     def _judge_by_flights(self, stage: str, interpretations: Iterable[Interpretation]) -> None:
-        """Run the experiments with flights and add the statements to `flight_results`.
-
-        Interpretations that are already there are skipped.
-        """
-        new = [
-            interpretation
-            for interpretation in dict.fromkeys(interpretations)
-            if interpretation not in self.flight_results
-        ]
-        profiles = {interpretation: replace(self.profile, interpretation=interpretation) for interpretation in new}
+        """Run the experiments with flights and add the statements to `flight_results`, unless they are there."""
+        new = [each for each in dict.fromkeys(interpretations) if each not in self.flight_results]
+        profiles = {each: replace(self.profile, interpretation=each) for each in new}
         # All trainings first: otherwise flights that need the same training would wait for each other.
         self._run(stage, [job for each in profiles.values() for job in self._build_jobs("training", each)])
         # Then one interpretation at a time, so that tables are available early; finished jobs are not run again.
         for interpretation, profile in profiles.items():
             self._run(stage, [job for name in FLIGHT_EXPERIMENTS for job in self._build_jobs(name, profile)])
             tables = {name: read_experiment_table(name, profile, self.folder) for name in FLIGHT_EXPERIMENTS}
-            self.flight_results[interpretation] = JudgedInterpretation(
-                interpretation, tuple(judge_statements(profile, self.folder, tables))
-            )
+            statements = judge_statements(profile, self.folder, tables)
+            self.flight_results[interpretation] = JudgedInterpretation(interpretation, tuple(statements))
             self.on_stage(stage, 0)
 
     def _judge_by_cloning(self, interpretation: Interpretation) -> None:
@@ -238,16 +217,14 @@ class Search:
         profiles = {each: replace(self.profile, interpretation=each) for each in interpretations}
         # All numbers of epochs share the data, which is large and removed afterwards.
         data = profiles[interpretations[0]].build_datasets(self.folder)
-        if self.scheduler is None and not all(
-            are_jobs_done(CLONING_EXPERIMENT, each, self.folder) for each in profiles.values()
-        ):
+        is_done = all(are_jobs_done(CLONING_EXPERIMENT, each, self.folder) for each in profiles.values())
+        if self.scheduler is None and not is_done:
             for home, recipe in data.items():
                 recipe.make(home, self.workers, self.on_data, self.on_notice)
         for each, profile in profiles.items():
             self._run("cloning", self._build_jobs(CLONING_EXPERIMENT, profile))
-            statements = STATEMENT_BUILDERS[CLONING_EXPERIMENT](
-                read_experiment_table(CLONING_EXPERIMENT, profile, self.folder)
-            )
+            table = read_experiment_table(CLONING_EXPERIMENT, profile, self.folder)
+            statements = STATEMENT_BUILDERS[CLONING_EXPERIMENT](table)
             self.cloning_results[each] = JudgedInterpretation(each, tuple(statements))
             self.on_stage("cloning", 0)
         for home in data:
@@ -264,44 +241,18 @@ class Search:
         """Run the jobs whose results are missing, each once even if it is listed twice; blocks until all are done."""
         jobs = list(dict.fromkeys(jobs))  # interpretations may share jobs
         self.on_stage(stage, len(jobs))
-        run_jobs(
-            jobs,
-            self.folder / "jobs",
-            self.workers,
-            self.on_done,
-            scheduler=self.scheduler,
-            on_notice=self.on_notice,
-        )
-
-
-# Tables of the search over interpretations: which of the paper's statements hold under which interpretation.
-
-CSV_FILE, MARKDOWN_FILE = "interpretations.csv", "interpretations.md"
-STATEMENT_PREFIXES = {
-    "connectivity": "A",
-    "training": "T",
-    "flocking": "F",
-    "leaders": "L",
-    "obstacles": "O",
-    "generalization": "G",
-}
-"""First letter of the statement ids of each experiment."""
+        folder = self.folder / "jobs"
+        run_jobs(jobs, folder, self.workers, self.on_done, scheduler=self.scheduler, on_notice=self.on_notice)
 
 
 def build_interpretations_table(search: Search) -> pd.DataFrame:
     """Return a row for each tried interpretation and statement, with the verdict and the number of checks that hold."""
     rows = [
         (str(judged.interpretation), each.id, each.verdict, each.held_count, len(each.checks))
-        for judged in _iter_judged(search)
+        for judged in (*search.flight_results.values(), *search.cloning_results.values())
         for each in judged.statements
     ]
     return pd.DataFrame(rows, columns=["interpretation", "statement", "verdict", "held_count", "checks"])
-
-
-def _iter_judged(search: Search) -> Iterator[JudgedInterpretation]:
-    """Yield the judged interpretations: first of the experiments that fly, then of behaviour cloning."""
-    yield from search.flight_results.values()
-    yield from search.cloning_results.values()
 
 
 def write_interpretations(search: Search, folder: Path) -> list[Path]:
@@ -334,10 +285,10 @@ def format_ledger_comparison(
     Cells are empty for statements that the other ledger does not have. The last row counts the statements that hold.
     """
     others = {statement.id: statement for statement in other_statements}
-    body = []
-    for statement in default_statements:
-        other_verdict = _format_verdict(others[statement.id]) if statement.id in others else ""
-        body.append([statement.id, statement.text, _format_verdict(statement), other_verdict])
+    body = [
+        [statement.id, statement.text, _format_verdict(statement), _format_verdict(others.get(statement.id))]
+        for statement in default_statements
+    ]
     totals = [
         f"{sum(s.verdict == 'holds' for s in ledger)} of {len(ledger)}"
         for ledger in (default_statements, other_statements)
@@ -346,8 +297,10 @@ def format_ledger_comparison(
     return format_markdown_table(["", "the paper's statement", "usual", f"`{interpretation}`"], body, align_left=True)
 
 
-def _format_verdict(statement: Statement) -> str:
-    """Return the verdict, with the number of checks that hold unless the statement holds."""
+def _format_verdict(statement: Statement | None) -> str:
+    """Return the verdict, with the number of checks that hold unless the statement holds; empty for None."""
+    if statement is None:
+        return ""
     if statement.verdict == "holds":
         return "**holds**"
     return f"{statement.verdict}, {statement.held_count} of {len(statement.checks)}"
@@ -380,11 +333,8 @@ def _format_statement_table(rows: pd.DataFrame, interpretations: list[str]) -> s
     """
     body = []
     for statement in dict.fromkeys(rows.statement):
-        cells = [
-            _format_cell(rows[(rows.statement == statement) & (rows.interpretation == each)])
-            for each in interpretations
-        ]
-        body.append([statement, *cells])
+        verdicts = rows[rows.statement == statement]
+        body.append([statement, *(_format_cell(verdicts[verdicts.interpretation == each]) for each in interpretations)])
     totals = [_format_totals(rows[rows.interpretation == each]) for each in interpretations]
     body.append(["statements", *(statements for statements, _ in totals)])
     body.append(["checks", *(checks for _, checks in totals)])
@@ -392,8 +342,8 @@ def _format_statement_table(rows: pd.DataFrame, interpretations: list[str]) -> s
 
 
 def _format_cell(rows: pd.DataFrame) -> str:
-    """Return the cell of one statement under one interpretation; `rows` has one row, or none if not measured."""
-    if rows.empty:  # not measured (yet)
+    """Return the cell of one statement under one interpretation; `rows` has one row, or none if not measured yet."""
+    if rows.empty:
         return ""
     row = rows.iloc[0]
     return "**holds**" if row.verdict == "holds" else f"{row.held_count} of {row.checks}"
@@ -421,10 +371,7 @@ def format_combinations_table(table: pd.DataFrame) -> str:
 
 
 def write_ledger_comparison(default_path: Path, folder: Path, interpretation: Interpretation) -> Path:
-    """Compare the ledger at `default_path` with ledger.json in `folder`; write the table to ledgers.md there.
-
-    Return its path.
-    """
+    """Compare the ledger at `default_path` with ledger.json in `folder`; return the path of the table, ledgers.md."""
     path = folder / "ledgers.md"
     text = format_ledger_comparison(read_ledger(default_path), read_ledger(folder / "ledger.json"), interpretation)
     with atomic_write(path) as scratch:

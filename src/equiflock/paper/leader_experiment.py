@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import combinations, product
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.evaluation.curves import Curves, build_curve_table
-from equiflock.paper.interpretation import Interpretation
 from equiflock.paper.ledger import FEW_HUNDREDTHS, Check, Statement
-from equiflock.paper.policies import PolicyFlightJob, TrainedPolicies
-from equiflock.scenarios import Scenario
-from equiflock.scenarios.leaders import LeaderVelocity
+from equiflock.paper.policies import PolicyFlightJob
+from equiflock.paper.profile import Profile
 from equiflock.simulation.flight_jobs import resolve_measures
 
 DISTANCE, EFFORT, COMPONENTS = "mean_leader_velocity_distance", "mean_acceleration_norm", "component_count"
@@ -24,49 +21,33 @@ DISTANCE, EFFORT, COMPONENTS = "mean_leader_velocity_distance", "mean_accelerati
 class LeaderJob(PolicyFlightJob):
     """Flights of one controller on the test flocks with two leaders each."""
 
-    controller: str
-    seed: int | None
-    flocks: int = 50
-    agents: int = 100
-    leader_velocity: LeaderVelocity = "mean"
     time_step: float = 1e-3
     duration: float = 3.0
-    policies: TrainedPolicies = field(default_factory=TrainedPolicies)
-    split: str | None = None
+
+    experiment = scenario_name = "leaders"
+    label_names = ("leader_velocity",)
 
     @property
-    def key(self) -> str:
-        """Name of the job."""
-        return f"leaders-{self.leader_velocity}-{self.controller}-{self.seed}-{self.agents}"
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """Columns that identify the job's rows in the experiment's table."""
-        return {"controller": self.controller, "seed": self.seed, "leader_velocity": self.leader_velocity}
-
-    @property
-    def scenario(self) -> Scenario:
-        """Scenario of flocks with two leaders."""
-        return self.build_scenario("leaders", leader_velocity=self.leader_velocity)
+    def leader_velocity(self) -> str:
+        """How the leaders' common velocity is chosen."""
+        return self.policies.interpretation.leader_velocity
 
     def run(self) -> pd.DataFrame:
         """Return quartiles over flocks every 0.01 s; see `build_curve_table`.
 
         Metrics are the distance to the leaders' velocity, the mean acceleration norm and "disconnected", 0 or 1 per
-        flock.
+        flock, whose mean is the share of disconnected flocks.
         """
         run = self.fly(self.draw_start(), keep_every=None, record=resolve_measures(self.scenario))
-        # 0 or 1 per flock; the mean over flocks is the disconnected share.
-        series = {**run.series, "disconnected": (run.series[COMPONENTS] > 1).astype(float)}
-        return build_curve_table({name: series[name] for name in (DISTANCE, EFFORT, "disconnected")}, self.time_step)
+        series = {name: run.series[name] for name in (DISTANCE, EFFORT)}
+        series["disconnected"] = (run.series[COMPONENTS] > 1).astype(float)
+        return build_curve_table(series, self.time_step)
 
 
-def build_leader_jobs(
-    seeds: tuple[int, ...], flocks: int, interpretation: Interpretation, policies: TrainedPolicies, split: str | None
-) -> list[LeaderJob]:
+def build_leader_jobs(profile: Profile, folder: Path) -> list[LeaderJob]:
     """Return the jobs of the experiment: every controller and seed."""
-    shared: dict[str, Any] = {"leader_velocity": interpretation.leader_velocity, "policies": policies, "split": split}
-    return [LeaderJob(name, seed, flocks, **shared) for name, seed in product(PAPER_NETWORKS, seeds)]
+    shared = profile.build_flight_options(folder, "leaders")
+    return [LeaderJob(name, seed, **shared) for name, seed in profile.networks]
 
 
 def build_leader_statements(table: pd.DataFrame) -> list[Statement]:
@@ -93,9 +74,6 @@ def build_leader_statements(table: pd.DataFrame) -> list[Statement]:
             "L2",
             "The controllers have approximately the same mean acceleration norm.",
             f"Medians at the last step within {FEW_HUNDREDTHS:g} of each other, pair by pair.",
-            tuple(
-                Check.within(f"last acceleration: {a} - {b}", effort[a] - effort[b], -FEW_HUNDREDTHS, FEW_HUNDREDTHS)
-                for a, b in combinations(PAPER_NETWORKS, 2)
-            ),
+            Check.close_pairs("last acceleration: {} - {}", effort, FEW_HUNDREDTHS),
         ),
     ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from equiflock._runtime.files import atomic_write
+from equiflock.plotting.html_report import format_markdown_table
 
 Verdict = Literal["holds", "partly", "does not"]
 FEW_HUNDREDTHS = 0.05
@@ -26,11 +28,9 @@ class Check:
     """One comparison of a statement, judged by the medians over training seeds."""
 
     description: str
-    """What is compared."""
     measured: str
-    """Measured numbers as text: median and range over seeds."""
+    """Median and range over seeds as text."""
     holds: bool
-    """Whether the check holds for the medians over seeds."""
     seeds: tuple[bool, ...]
     """Whether the check holds for each individual seed."""
 
@@ -44,7 +44,6 @@ class Check:
     ) -> Check:
         """Check that median(`smaller`) < `factor` x median(`larger`), over seeds; both have one value per seed."""
         seeds: Bool[np.ndarray, " S"] = smaller < factor * larger
-        # The medians decide; individual seeds are only counted.
         holds = bool(np.median(smaller) < factor * np.median(larger))
         measured = f"{_format_spread(smaller)} against {_format_spread(larger)}"
         return cls(description, measured, holds, tuple(seeds.tolist()))
@@ -60,6 +59,19 @@ class Check:
         """Check that every value, one per seed, equals the expected number; here all seeds decide, not their median."""
         seeds = tuple((values == expected).tolist())
         return cls(description, ", ".join(f"{count:,.0f}" for count in np.unique(values)), all(seeds), seeds)
+
+    @classmethod
+    def close_pairs(
+        cls, template: str, values: Mapping[str, Float64[np.ndarray, " S"]], tolerance: float
+    ) -> tuple[Check, ...]:
+        """Check for each pair of controllers that their values differ by at most `tolerance`.
+
+        `template` is the description with two placeholders, such as "last variance: {} - {}".
+        """
+        return tuple(
+            cls.within(template.format(a, b), values[a] - values[b], -tolerance, tolerance)
+            for a, b in combinations(values, 2)
+        )
 
 
 @dataclass(frozen=True)
@@ -80,8 +92,7 @@ class Statement:
     @property
     def verdict(self) -> Verdict:
         """Whether all checks hold, some, or none."""
-        results = [check.holds for check in self.checks]
-        return "holds" if all(results) else "partly" if any(results) else "does not"
+        return "holds" if self.held_count == len(self.checks) else "partly" if self.held_count else "does not"
 
     @property
     def held_count(self) -> int:
@@ -102,9 +113,7 @@ def _format_spread(values: Float64[np.ndarray, " S"]) -> str:
 
 def write_ledger(statements: Sequence[Statement], path: str | os.PathLike[str]) -> Path:
     """Write the ledger atomically as JSON: every statement with its rule, checks and verdict. Return the path."""
-    content = [
-        {**asdict(statement), "verdict": statement.verdict, "summary": statement.summary} for statement in statements
-    ]
+    content = [{**asdict(each), "verdict": each.verdict, "summary": each.summary} for each in statements]
     with atomic_write(path) as scratch:
         scratch.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return Path(path)
@@ -119,7 +128,15 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Statement]:
     return statements
 
 
-# Remarks for the ledger: why statements do not hold in full, according to the results of the paper profile.
+def format_ledger_table(statements: Sequence[Statement]) -> str:
+    """Return the paper's statements with rules, verdicts and numbers of checks that hold, as a Markdown table."""
+    header = ["", "the paper's statement", "our rule", "verdict", "checks that hold"]
+    rows = []
+    for statement in statements:
+        checks = f"{statement.summary}. {statement.remark}" if statement.remark else statement.summary
+        rows.append([statement.id, statement.text, statement.rule, f"**{statement.verdict}**", checks])
+    return format_markdown_table(header, rows, align_left=True)
+
 
 REMARKS = {
     "T1": "ETDAGNN is still learning at epoch 80: its IVV is below the final one of TDAGNN by epoch 120, of TDAGNN-TF "
@@ -149,3 +166,4 @@ REMARKS = {
     "TDAGNN-TF-mean.",
     "O5": "There are none at all: every failure is a disconnection.",
 }
+"""Why statements do not hold in full, according to the results of the paper profile, by statement id."""

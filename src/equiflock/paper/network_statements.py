@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice, product
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,21 +23,16 @@ ROUNDING_TOLERANCE = 1e-3
 def build_architecture_statements(policies: TrainedPolicies, seeds: tuple[int, ...]) -> list[Statement]:
     """Return A1, the weight counts, and A2, the symmetries.
 
-    Every network is loaded for every seed; unless its weights are bundled, it is trained first where necessary.
+    Every network is loaded for every seed, which may train it first.
     """
-    controllers: dict[tuple[str, int], Any] = {
-        (name, seed): policies.load(name, seed) for name, seed in product(PAPER_NETWORKS, seeds)
-    }
     # One number per training seed: the weight count, and the errors of the two symmetries.
-    counts = {name: np.array([float(controllers[name, seed].size) for seed in seeds]) for name in PAPER_NETWORKS}
-    turned = {
-        name: np.array([_measure_symmetry_error(controllers[name, seed], rotate=True) for seed in seeds])
-        for name in PAPER_NETWORKS
-    }
-    moved = {
-        name: np.array([_measure_symmetry_error(controllers[name, seed], rotate=False) for seed in seeds])
-        for name in PAPER_NETWORKS
-    }
+    counts, turned, moved = {}, {}, {}
+    for name in PAPER_NETWORKS:
+        networks: list[Any] = [policies.load(name, seed) for seed in seeds]
+        counts[name] = np.array([float(network.size) for network in networks])
+        turned[name] = np.array([_measure_symmetry_error(network, rotate=True) for network in networks])
+        moved[name] = np.array([_measure_symmetry_error(network, rotate=False) for network in networks])
+    others = [name for name in PAPER_NETWORKS if name != "etdagnn"]
     return [
         Statement(
             "A1",
@@ -57,15 +52,8 @@ def build_architecture_statements(policies: TrainedPolicies, seeds: tuple[int, .
             "change, at least 0.01 where it should.",
             (
                 Check.within("turned and mirrored: etdagnn", turned["etdagnn"], 0.0, ROUNDING_TOLERANCE),
-                *(
-                    Check.within(f"turned and mirrored: {name}", turned[name], 0.01, np.inf)
-                    for name in PAPER_NETWORKS
-                    if name != "etdagnn"
-                ),
-                *(
-                    Check.within(f"moved and adrift: {name}", moved[name], 0.0, ROUNDING_TOLERANCE)
-                    for name in PAPER_NETWORKS
-                ),
+                *(Check.within(f"turned and mirrored: {name}", turned[name], 0.01, np.inf) for name in others),
+                *(Check.within(f"moved and adrift: {each}", moved[each], 0.0, ROUNDING_TOLERANCE) for each in moved),
             ),
         ),
     ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from itertools import combinations, product
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,89 +13,45 @@ import pandas as pd
 from jaxtyping import Float64
 
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.observations.aggregation import Obstacles
 from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
-from equiflock.paper.interpretation import Interpretation
 from equiflock.paper.ledger import Check, Statement
-from equiflock.paper.policies import PolicyFlightJob, TrainedPolicies
+from equiflock.paper.policies import PolicyFlightJob
+from equiflock.paper.profile import Profile
+from equiflock.plotting.figures import CurvePanel, draw_panels
 from equiflock.scenarios import ObstacleCourse, Scenario
-from equiflock.scenarios.course_survey import Awareness, ObstacleNode
 from equiflock.simulation.flight_jobs import build_outcome_table
 
-SIDES = (3, 6, 12, 24, 48, 96)
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ObstacleJob(PolicyFlightJob):
     """Flights of one controller past an obstacle of `sides` sides, with or without the orbit technique."""
 
-    controller: str
-    seed: int | None
     sides: int
     uses_orbit: bool
-    flocks: int = 50
-    agents: int = 100
-    time_step: float = 0.01
     duration: float = 20.0
     """Seconds after which a flight counts as failed."""
-    obstacles: Obstacles = "nearest"
-    obstacle_node: ObstacleNode = "one"
-    clear_time: float = 1.0
-    awareness: Awareness = "followers"
-    policies: TrainedPolicies = field(default_factory=TrainedPolicies)
-    split: str | None = None
 
-    @property
-    def key(self) -> str:
-        """Name of the job."""
-        # Choices that differ from the defaults are part of the name, so that results have distinct names.
-        default = ObstacleJob("", None, 3, True)
-        names = ("time_step", "duration", "obstacles", "obstacle_node", "clear_time", "awareness")
-        other = [f"-{name}={getattr(self, name)}" for name in names if getattr(self, name) != getattr(default, name)]
-        how = "with" if self.uses_orbit else "without"
-        return f"obstacles-{self.controller}-{self.seed}-{self.sides}-{how}" + "".join(other)
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """Columns that identify the job's rows in the experiment's table."""
-        names = "controller", "seed", "sides", "uses_orbit"
-        return {name: getattr(self, name) for name in names}
+    experiment = scenario_name = "obstacles"
+    label_names = ("sides", "uses_orbit")
 
     @property
     def scenario(self) -> Scenario:
         """Scenario of the flocks and their obstacle."""
-        return self.build_scenario(
-            "obstacles",
-            sides=self.sides,
-            orbit=Orbit() if self.uses_orbit else None,
-            obstacles=self.obstacles,
-            obstacle_node=self.obstacle_node,
-            clear_time=self.clear_time,
-            awareness=self.awareness,
-        )
+        return self.build_scenario(sides=self.sides, orbit=Orbit() if self.uses_orbit else None)
 
     def run(self) -> pd.DataFrame:
         """Return the outcome and duration of each flock's flight."""
-        run = self.fly(self.draw_start(), keep_every=None)
-        return build_outcome_table(run)
+        return build_outcome_table(self.fly(self.draw_start(), keep_every=None))
 
 
-def build_obstacle_jobs(
-    sides: tuple[int, ...],
-    seeds: tuple[int, ...],
-    flocks: int,
-    interpretation: Interpretation,
-    policies: TrainedPolicies,
-    split: str | None,
-) -> list[ObstacleJob]:
+def build_obstacle_jobs(profile: Profile, folder: Path) -> list[ObstacleJob]:
     """Return the jobs of the experiment: every controller, seed and obstacle, with and without the orbit technique."""
-    options = {
-        name: value for name, value in interpretation.get_scenario_options("obstacles").items() if name != "velocities"
-    }
-    shared: dict[str, Any] = {**options, "policies": policies, "split": split}
-    grid = product(sides, PAPER_NETWORKS, seeds, (True, False))
-    return [ObstacleJob(name, seed, s, uses_orbit, flocks, **shared) for s, name, seed, uses_orbit in grid]
+    shared = profile.build_flight_options(folder, "obstacles")
+    return [
+        ObstacleJob(name, seed, sides=sides, uses_orbit=uses_orbit, **shared)
+        for sides, (name, seed), uses_orbit in product(profile.sides, profile.networks, (True, False))
+    ]
 
 
 class OutcomeTable:
@@ -124,7 +81,7 @@ class OutcomeTable:
         return (counts.selected / counts.failed).to_numpy(float)
 
     def select_rows(self, names: Iterable[str], sides: int, uses_orbit: bool) -> pd.DataFrame:
-        """Return the flights of these controllers past obstacles of `sides` sides, with or without the technique."""
+        """Return the flights of these controllers past one obstacle, with or without the orbit technique."""
         table = self.table
         return table[table.controller.isin(list(names)) & (table.sides == sides) & (table.uses_orbit == uses_orbit)]
 
@@ -133,18 +90,18 @@ def build_obstacle_statements(table: pd.DataFrame) -> list[Statement]:
     """Return O1 to O5, without those about obstacles that are not in the table."""
     outcomes = OutcomeTable(table)
     statements = [_o1(outcomes), _o2(outcomes)]
-    statements += [_o3(outcomes)] if min(outcomes.sides) <= 6 else []
-    statements += [_o4(outcomes)] if max(outcomes.sides) >= 48 else []
+    if min(outcomes.sides) <= 6:
+        statements.append(_o3(outcomes))
+    if max(outcomes.sides) >= 48:
+        statements.append(_o4(outcomes))
     return [*statements, _o5(outcomes)]
 
 
 def _o1(outcomes: OutcomeTable) -> Statement:
-    """Return O1: without the orbit technique nearly all flights fail, by disconnection."""
     checks = []
     for s, name in product(outcomes.sides, PAPER_NETWORKS):
-        checks.append(
-            Check.within(f"s = {s}, {name}: failed", outcomes.compute_failure_rates(name, s, False), 0.95, 1.0)
-        )
+        failed = outcomes.compute_failure_rates(name, s, False)
+        checks.append(Check.within(f"s = {s}, {name}: failed", failed, 0.95, 1.0))
         # Without failures the share of disconnections is undefined, and the statement does not hold.
         share = np.nan_to_num(outcomes.compute_outcome_shares([Outcome.DISCONNECTED], [name], s, False))
         checks.append(Check.within(f"s = {s}, {name}: disconnected among failures", share, 0.95, 1.0))
@@ -158,7 +115,6 @@ def _o1(outcomes: OutcomeTable) -> Statement:
 
 
 def _o2(outcomes: OutcomeTable) -> Statement:
-    """Return O2: the orbit technique lowers the failure rate by at least a margin that depends on the sides."""
     # The paper's margins by perimeter, less 1e-9 for the rounding of differences of fractions.
     least = {s: 0.8 if s <= 24 else 0.55 if s <= 48 else 0.1 for s in outcomes.sides}
     return Statement(
@@ -178,25 +134,21 @@ def _o2(outcomes: OutcomeTable) -> Statement:
 
 
 def _o3(outcomes: OutcomeTable) -> Statement:
-    """Return O3: with it, fewer than 10% of flights fail up to 6 sides."""
-    few = [s for s in outcomes.sides if s <= 6]
+    checks = []
+    for s, name in product([s for s in outcomes.sides if s <= 6], PAPER_NETWORKS):
+        failed = outcomes.compute_failure_rates(name, s, True)
+        checks.append(Check.less(f"s = {s}, {name}: failed, below 0.1", failed, np.full(len(failed), 0.1)))
     return Statement(
         "O3",
         "Up to 6 sides all controllers fail in less than 10% of flights.",
         "Less than 10%, for every controller and obstacle.",
-        tuple(
-            Check.less(f"s = {s}, {name}: failed, below 0.1", failed, np.full(len(failed), 0.1))
-            for s, name in product(few, PAPER_NETWORKS)
-            for failed in [outcomes.compute_failure_rates(name, s, True)]
-        ),
+        tuple(checks),
     )
 
 
 def _o4(outcomes: OutcomeTable) -> Statement:
-    """Return O4: ETDAGNN's lead at 48 and 96 sides; sizes that are not in the table are skipped."""
     checks = []
     others = [name for name in PAPER_NETWORKS if name != "etdagnn"]
-    # ETDAGNN's lead over each other controller, and the differences between the others.
     for s, margin in ((48, 0.1), (96, 0.2)):
         if s not in outcomes.sides:
             continue
@@ -204,8 +156,9 @@ def _o4(outcomes: OutcomeTable) -> Statement:
         for name in others:
             ahead = failed[name] - failed["etdagnn"]
             checks.append(Check.within(f"s = {s}: {name} - etdagnn, failed", ahead, margin - 1e-9, 1.0))
-        for a, b in combinations(others, 2):
-            checks.append(Check.within(f"s = {s}: {a} - {b}, failed", failed[a] - failed[b], -0.1 - 1e-9, 0.1 + 1e-9))
+        checks += Check.close_pairs(
+            f"s = {s}: {{}} - {{}}, failed", {name: failed[name] for name in others}, 0.1 + 1e-9
+        )
     return Statement(
         "O4",
         "ETDAGNN fails at least 10 points less than the others at 48 sides and 20 at 96; the others are within 10 "
@@ -216,7 +169,6 @@ def _o4(outcomes: OutcomeTable) -> Statement:
 
 
 def _o5(outcomes: OutcomeTable) -> Statement:
-    """Return O5: collisions with the obstacle are rare, and occur at 24 sides only."""
     # Collisions with the obstacle are rare, so they are counted over all seeds: one number, repeated for each seed.
     seeds = outcomes.table.seed.nunique()
 
@@ -242,3 +194,33 @@ def _o5(outcomes: OutcomeTable) -> Statement:
         "controller at the others; counted over all seeds.",
         tuple(checks),
     )
+
+
+def draw_obstacles(with_orbit: bool, table: pd.DataFrame, path: Path) -> Path:
+    """Draw the share of failed flights by the obstacle's number of sides, and which of these disconnected or collided.
+
+    The range is over training seeds; flights are those with or without the orbit technique, by `with_orbit`.
+    """
+    outcomes = OutcomeTable(table)
+    collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
+    quantities: dict[str, Callable[[str, int], Any]] = {
+        "fraction that failed": lambda name, s: outcomes.compute_failure_rates(name, s, with_orbit),
+        "disconnected, of failures": lambda name, s: outcomes.compute_outcome_shares(
+            [Outcome.DISCONNECTED], [name], s, with_orbit
+        ),
+        "collided, of failures": lambda name, s: outcomes.compute_outcome_shares(collisions, [name], s, with_orbit),
+    }
+    panels = []
+    for label, compute in quantities.items():
+        lines = {
+            name: np.transpose([_compute_range(compute(name, s)) for s in outcomes.sides]) for name in PAPER_NETWORKS
+        }
+        x, x_label = np.array(outcomes.sides), "perimeter / $R_{min}$"
+        panels.append(CurvePanel(x, x_label, label, lines, "linear", (-0.03, 1.03), tuple(outcomes.sides)))
+    return draw_panels(panels, path)
+
+
+def _compute_range(values: Float64[np.ndarray, " S"]) -> tuple[float, float, float]:
+    """Return minimum, median and maximum over seeds, without NaNs (seeds without failures); NaN if all values are."""
+    finite = values[~np.isnan(values)]
+    return (finite.min(), float(np.median(finite)), finite.max()) if len(finite) else (np.nan, np.nan, np.nan)

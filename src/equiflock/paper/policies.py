@@ -1,50 +1,44 @@
-"""Trained networks of the experiments: bundled ones, or networks trained under another interpretation."""
+"""Controllers of the experiments, bundled or trained under an interpretation, and the base class of their flights."""
 
 from __future__ import annotations
 
 import tempfile
 import zlib
-from dataclasses import dataclass, field
-from itertools import product
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.executors import fingerprint_program
 from equiflock._runtime.files import lock_dir
 from equiflock.controllers import load
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.evaluation.curves import load_with_seed
+from equiflock.evaluation.job_weights import load_with_seed
 from equiflock.learning.recipe import DAgger
-from equiflock.learning.training_run import TrainingRun
 from equiflock.paper.interpretation import Interpretation
-from equiflock.paper.training_statements import read_validation
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario, make_scenario
 from equiflock.simulation.flight_jobs import FlightJob
 
+if TYPE_CHECKING:  # needs torch, which flights of bundled weights do without
+    from equiflock.learning.training_run import TrainingRun
+
 
 @dataclass(frozen=True)
 class TrainedPolicies:
-    """Source of the weights of each controller and seed.
+    """Source of the networks of an experiment, under the experiment's interpretation.
 
-    Networks are trained in a directory on first use, by whichever process needs them first.
+    Networks that are not bundled are trained in a directory on first use, by whichever process needs them first.
     """
 
     interpretation: Interpretation = field(default_factory=Interpretation)
-    """Interpretation under which the networks are trained."""
     recipe: DAgger | None = None
     """Other settings of the trainings; None for bundled weights."""
     folder: Path = field(default=Path(), repr=False, compare=False)
     """Directory of the trainings; the weights do not depend on it."""
 
     def load(self, controller: str, seed: int | None) -> Controller:
-        """Load a controller by name: a law, or a network with the weights of this training seed.
-
-        If the weights are not the bundled ones, the network is trained first unless that is done already.
-        """
+        """Load a law, or a network with the weights of this training seed, which may train it first."""
         if self.recipe is None or controller not in PAPER_NETWORKS or seed is None:
             return load_with_seed(controller, seed)
         return load(self.get_training_run(controller, seed).weights)
@@ -55,6 +49,8 @@ class TrainedPolicies:
         It trains in this process, or waits while another process does. Raise InputError if the directory holds another
         recipe.
         """
+        from equiflock.learning.training_run import TrainingRun
+
         assert self.recipe is not None
         recipe = self.interpretation.build_recipe(self.recipe, controller, seed)
         # A worker on another machine may not have the directory; it trains in a temporary one, specific to the program.
@@ -72,59 +68,49 @@ class TrainedPolicies:
         return run
 
 
+@dataclass(frozen=True)
 class PolicyFlightJob(FlightJob):
     """Base class of jobs that fly a trained policy, or a law for comparison, in one of the paper's tests."""
 
     controller: str
     seed: int | None
-    flocks: int
-    agents: int
-    policies: TrainedPolicies
-    split: str | None
+    _: KW_ONLY
+    flocks: int = 50
+    agents: int = 100
+    time_step: float = 0.01
+    duration: float = 2.0
+    policies: TrainedPolicies = field(default_factory=TrainedPolicies)
+    split: str | None = None
     """Set of initial conditions; None for those of the test."""
+
+    experiment: ClassVar[str]
+    scenario_name: ClassVar[str] = "flocking"
+    label_names: ClassVar[tuple[str, ...]] = ()
+    """Attributes that identify a job of the experiment, beside controller and seed."""
+
+    @property
+    def key(self) -> str:
+        """Name of the job."""
+        return "-".join([self.experiment, *map(str, self.labels.values())])
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Columns that identify the job's rows in the experiment's table; the controller is named without options."""
+        others = {name: getattr(self, name) for name in self.label_names}
+        return {"controller": self.controller.partition(":")[0], "seed": self.seed, **others}
+
+    @property
+    def scenario(self) -> Scenario:
+        """Scenario with this job's flocks and the options of its interpretation."""
+        return self.build_scenario()
 
     def make_controller(self) -> Controller:
         """Load the controller, training it first if necessary."""
         return self.policies.load(self.controller, self.seed)
 
-    def build_scenario(self, name: str, **options: Any) -> Scenario:
-        """Return a scenario with this job's flocks, whose velocities are drawn as in the training."""
-        options |= {"flocks": self.flocks, "agents": self.agents, "velocities": self.policies.interpretation.velocities}
+    def build_scenario(self, **options: Any) -> Scenario:
+        """Return the scenario with further options."""
+        options |= self.policies.interpretation.get_scenario_options(self.scenario_name)
         if self.split is not None:
             options["split"] = self.split
-        return make_scenario(name, **options)
-
-    @property
-    def base_name(self) -> str:
-        """Name of the controller without options, as in tables."""
-        return self.controller.partition(":")[0]
-
-
-@dataclass(frozen=True)
-class PolicyTrainingJob:
-    """Training of one network under an interpretation; its result is the validation table."""
-
-    policies: TrainedPolicies
-    controller: str
-    seed: int
-
-    @property
-    def key(self) -> str:
-        """Name of the job."""
-        return f"training-{self.controller}-{self.seed}"
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """No further columns: the result already has all of them."""
-        return {}
-
-    def run(self) -> pd.DataFrame:
-        """Train unless done; return epoch, controller, flock, ivv, iman and seed, with the expert's rows first."""
-        table = read_validation(self.policies.get_training_run(self.controller, self.seed).validation, self.seed)
-        # Statements use the names of networks and expert without the interpretation's options.
-        return table.assign(controller=table.controller.str.partition(":")[0])
-
-
-def build_policy_training_jobs(policies: TrainedPolicies, seeds: tuple[int, ...]) -> list[PolicyTrainingJob]:
-    """Return the trainings of all networks with these seeds."""
-    return [PolicyTrainingJob(policies, name, seed) for name, seed in product(PAPER_NETWORKS, seeds)]
+        return make_scenario(self.scenario_name, flocks=self.flocks, agents=self.agents, **options)

@@ -7,24 +7,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from jaxtyping import Float64
 
 from equiflock._runtime.files import atomic_write
 from equiflock._runtime.provenance import read_package_versions
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.evaluation.curves import Curves, draw_measure_curves
-from equiflock.outcomes import Outcome
-from equiflock.paper import generalization_experiment as generalization_figures
+from equiflock.paper import generalization_experiment
 from equiflock.paper.connectivity_experiment import LAW, NETWORK
 from equiflock.paper.flocking_experiment import EFFORT, VARIANCE
-from equiflock.paper.generalization_experiment import format_bound_rows
 from equiflock.paper.leader_experiment import DISTANCE
 from equiflock.paper.ledger import write_ledger
-from equiflock.paper.obstacle_experiment import OutcomeTable
-from equiflock.paper.reproduction import DRAWN_SIDES, FILMS, Reproduction, load_report_flight
-from equiflock.paper.training_statements import draw_training
+from equiflock.paper.obstacle_experiment import draw_obstacles
+from equiflock.paper.report_flights import DRAWN_SIDES, FILMS, load_report_flight
+from equiflock.paper.reproduction import Reproduction
+from equiflock.paper.training_experiment import draw_training
 from equiflock.plotting.figures import CurvePanel, draw_panels
 from equiflock.plotting.film import draw_snapshots, film
 from equiflock.plotting.html_report import HtmlReport
@@ -72,9 +69,8 @@ def write_reproduction(
 ) -> list[Path]:
     """Write tables, ledger, figures, films and the report; return the paths of the report and the ledger.
 
-    Figures and films are drawn from the flights that `reproduce` saved in the folder. Films need `with_films`, and
-    networks: bundled or trained by the experiments. `on_file` is called with the name of each figure and film before it
-    is drawn.
+    Figures and films are drawn from the flights that `reproduce` saved in the folder. `on_file` is called with the name
+    of each figure and film before it is drawn.
     """
     # Tables and ledger, the results, come first, so that they exist even if drawing fails.
     for name, table in reproduction.tables.items():
@@ -91,10 +87,7 @@ def write_reproduction(
 
 
 def draw_figures(reproduction: Reproduction, folder: Path, on_file: Callable[[str], object]) -> list[Path]:
-    """Draw the figures of all experiments that have a table, and pictures of initial conditions; return their paths.
-
-    `on_file` is called with the name of each file before it is drawn.
-    """
+    """Draw the figures of all experiments that have a table, and pictures of initial conditions; return their paths."""
     drawings: dict[str, Callable[[Path], object]] = {}
     for experiment, table in reproduction.tables.items():
         drawings |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
@@ -126,51 +119,8 @@ def _draw_flocking(metric: str, table: pd.DataFrame, path: Path) -> Path:
     return draw_panels(panels, path)
 
 
-def _draw_leaders(table: pd.DataFrame, path: Path) -> Path:
-    """Draw distance to the leaders' velocity and mean acceleration norm over time, for every controller."""
-    return draw_measure_curves(table, path, (DISTANCE, EFFORT))
-
-
-def _draw_obstacles(with_orbit: bool, table: pd.DataFrame, path: Path) -> Path:
-    """Draw the share of failed flights by the obstacle's number of sides, and which of these disconnected or collided.
-
-    The range is over training seeds; flights are those with or without the orbit technique, by `with_orbit`.
-    """
-    outcomes = OutcomeTable(table)
-    sides = np.array(outcomes.sides)
-    collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
-    # Three panels: failures, and the shares of disconnections and of collisions among them.
-    quantities: dict[str, Callable[[str, int], Any]] = {
-        "fraction that failed": lambda name, s: outcomes.compute_failure_rates(name, s, with_orbit),
-        "disconnected, of failures": lambda name, s: outcomes.compute_outcome_shares(
-            [Outcome.DISCONNECTED], [name], s, with_orbit
-        ),
-        "collided, of failures": lambda name, s: outcomes.compute_outcome_shares(collisions, [name], s, with_orbit),
-    }
-    panels = []
-    for label, compute in quantities.items():
-        lines = {}
-        for name in PAPER_NETWORKS:
-            lines[name] = np.transpose([_compute_range(compute(name, s)) for s in outcomes.sides])
-        x_label = "perimeter / $R_{min}$"
-        panels.append(CurvePanel(sides, x_label, label, lines, "linear", (-0.03, 1.03), tuple(outcomes.sides)))
-    return draw_panels(panels, path)
-
-
-def _compute_range(values: Float64[np.ndarray, " S"]) -> tuple[float, float, float]:
-    """Return minimum, median and maximum over seeds; NaNs, the shares of a seed without failures, are left out.
-
-    All three are NaN if every seed is.
-    """
-    finite = values[~np.isnan(values)]
-    return (finite.min(), float(np.median(finite)), finite.max()) if len(finite) else (np.nan, np.nan, np.nan)
-
-
 def _draw_connectivity(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the paper's Fig. 1 from saved flights: one flock at three times, under the classical law and the network.
-
-    `table` is not used.
-    """
+    """Draw the paper's Fig. 1 from saved flights: one flock at three times, under the classical law and the network."""
     runs = {name: load_report_flight(path.parent, "connectivity", name)[0] for name in (LAW, NETWORK)}
     rows = [[(run, name, step * run.time_step) for step in (0, 27, 53)] for name, run in runs.items()]
     return draw_snapshots(rows, path)
@@ -195,12 +145,12 @@ FIGURES: Mapping[str, Mapping[str, Callable[[pd.DataFrame, Path], object]]] = {
         "flocking-variance.png": partial(_draw_flocking, VARIANCE),
         "flocking-acceleration.png": partial(_draw_flocking, EFFORT),
     },
-    "leaders": {"leaders.png": _draw_leaders},
+    "leaders": {"leaders.png": partial(draw_measure_curves, measures=(DISTANCE, EFFORT))},
     "obstacles": {
-        "obstacles-without.png": partial(_draw_obstacles, False),
-        "obstacles-with.png": partial(_draw_obstacles, True),
+        "obstacles-without.png": partial(draw_obstacles, False),
+        "obstacles-with.png": partial(draw_obstacles, True),
     },
-    "generalization": generalization_figures.FIGURES,
+    "generalization": generalization_experiment.FIGURES,
 }
 """Drawing functions of each experiment, by the file name of the figure."""
 
@@ -229,22 +179,16 @@ def _build_report(
         page.add_media([path], CAPTIONS[path.name])
     if "generalization" in reproduction.tables:
         page.add_heading("Generalization: the bound and its terms at the last epoch")
-        page.add_table(*format_bound_rows(reproduction.tables["generalization"]))
+        page.add_table(*generalization_experiment.format_bound_rows(reproduction.tables["generalization"]))
         page.add_text("Medians over training seeds. The paper prints 3 L + 1 where its proof gives 3 (L + 1).")
     for path in films:
         page.add_heading(f"Film: {FILMS[path.stem].title}")
         page.add_media([path], "The same flock under each of the paper's networks (seed 0).")
     page.add_heading("Checks")
     checks = [
-        [
-            statement.id,
-            check.description,
-            check.measured,
-            "holds" if check.holds else "does not hold",
-            f"{sum(check.seeds)}",
-        ]
-        for statement in reproduction.statements
-        for check in statement.checks
+        [each.id, check.description, check.measured, "holds" if check.holds else "does not hold", f"{sum(check.seeds)}"]
+        for each in reproduction.statements
+        for check in each.checks
     ]
     page.add_table(
         ["", "check", "measured: median [range over seeds]", "verdict by medians", "seeds that pass"],

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Float64, Int
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
@@ -26,7 +27,8 @@ from equiflock.plotting.style import (
     get_line_style,
 )
 
-# Figures of curves with bands, such as medians with interquartile ranges.
+MIN_LABELLED_SHARE = 0.06
+"""Least share of a bar that has room for a label."""
 
 
 @dataclass(frozen=True)
@@ -54,44 +56,28 @@ def compute_quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray,
     return np.asarray(np.quantile(values, (0.25, 0.5, 0.75), axis=1))
 
 
+def write_png(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    """Write a figure as a PNG file, replacing an existing one when it is complete. Return its path."""
+    with atomic_write(path) as scratch:
+        FigureCanvasAgg(figure).print_png(str(scratch))
+    return Path(path)
+
+
 def draw_panels(panels: Sequence[CurvePanel], path: str | os.PathLike[str]) -> Path:
-    """Draw panels side by side and write them as a PNG file, replacing an existing one. Return its path.
+    """Draw panels side by side and write them as a PNG file. Return its path.
 
     On a logarithmic y axis, values that are not positive are gaps in a curve; a band ends at its curve's minimum there.
     """
     width = 5.2 if len(panels) < 4 else 4.0
     figure = Figure(figsize=(width * len(panels), 3.6), dpi=130, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        for place, (controller, (low, middle, high)) in enumerate(panel.curves.items()):
-            # A logarithmic axis has no zero: the curve gets a gap, and the band extends to the curve's minimum.
-            if panel.y_scale == "log":
-                middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
-                low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
-            style: dict[str, Any] = {"color": get_line_colour(controller), "linestyle": get_line_style(controller)}
-            marker = "o" if panel.x_ticks or len(panel.x) == 1 else None
-            # The first of overlapping lines is the thickest; the last has the default width.
-            line_width = 1.8 + 1.4 * (len(panel.curves) - 1 - place) * panel.has_overlapping_lines
-            axes.plot(panel.x, middle, label=controller, linewidth=line_width, marker=marker, markersize=4, **style)
-            axes.fill_between(panel.x, low, high, color=get_line_colour(controller), alpha=0.18, linewidth=0)
+        _draw_curves(axes, panel)
         axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.y_scale)
         if panel.title is not None:
             axes.set_title(panel.title, fontsize="medium")
-        # The limits of a single point would have zero width.
-        if len(panel.x) > 1:
-            axes.set_xlim(panel.x[0], panel.x[-1])
-        else:
-            axes.set_xticks(panel.x)
-        # Epochs have integer ticks.
-        if not panel.x_ticks and len(panel.x) > 1 and np.issubdtype(panel.x.dtype, np.integer):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _set_x_axis(axes, panel)
         if panel.y_limits is not None:
             axes.set_ylim(panel.y_limits)
-        if panel.x_ticks:
-            axes.set_xscale("log")
-            axes.set_xticks(panel.x_ticks, [str(tick) for tick in panel.x_ticks])
-            axes.xaxis.set_minor_formatter(NullFormatter())
-            axes.minorticks_off()
         if panel.y_scale == "log":
             # Ticks at powers of ten over more than three decades, else also at 2 and 5.
             low_limit, high_limit = axes.get_ylim()
@@ -103,24 +89,44 @@ def draw_panels(panels: Sequence[CurvePanel], path: str | os.PathLike[str]) -> P
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(colors=TEXT_COLOUR)
         axes.legend(frameon=False)
-    with atomic_write(path) as scratch:
-        canvas.print_png(str(scratch))
-    return Path(path)
+    return write_png(figure, path)
 
 
-# Figure of flight outcomes: one bar per controller, divided by outcome.
+def _draw_curves(axes: Axes, panel: CurvePanel) -> None:
+    """Draw the lines and bands of a panel."""
+    marker = "o" if panel.x_ticks or len(panel.x) == 1 else None
+    for place, (name, (low, middle, high)) in enumerate(panel.curves.items()):
+        if panel.y_scale == "log":
+            middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
+            low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
+        # The first of overlapping lines is the thickest; the last has the default width.
+        width = 1.8 + 1.4 * (len(panel.curves) - 1 - place) * panel.has_overlapping_lines
+        colour, style = get_line_colour(name), get_line_style(name)
+        axes.plot(
+            panel.x, middle, label=name, linewidth=width, marker=marker, markersize=4, color=colour, linestyle=style
+        )
+        axes.fill_between(panel.x, low, high, color=colour, alpha=0.18, linewidth=0)
 
-MIN_LABELLED_SHARE = 0.06
-"""Least share of a bar that has room for a label."""
+
+def _set_x_axis(axes: Axes, panel: CurvePanel) -> None:
+    """Set limits and ticks of the x axis: logarithmic with given ticks, or linear, with integer ticks for epochs."""
+    if len(panel.x) == 1:  # limits of a single point would have zero width
+        axes.set_xticks(panel.x)
+    else:
+        axes.set_xlim(panel.x[0], panel.x[-1])
+        if not panel.x_ticks and np.issubdtype(panel.x.dtype, np.integer):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if panel.x_ticks:
+        axes.set_xscale("log")
+        axes.set_xticks(panel.x_ticks, [str(tick) for tick in panel.x_ticks])
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.minorticks_off()
 
 
 def draw_outcome_bars(table: pd.DataFrame, path: str | os.PathLike[str], success_outcomes: Sequence[Outcome]) -> Path:
-    """Draw a bar for each controller, divided by the outcomes of its flights; outcomes that did not occur are left out.
+    """Draw a bar for each controller, divided by the outcomes of its flights, successes first, and write a PNG file.
 
-    Args:
-        table: a row for every flight, with columns controller and outcome.
-        path: the PNG file.
-        success_outcomes: the outcomes that count as success; they are drawn first.
+    `table` has a row for every flight, with columns controller and outcome.
     """
     names = list(dict.fromkeys(table.controller))
     occurred = set(table.outcome)
@@ -136,10 +142,8 @@ def draw_outcome_bars(table: pd.DataFrame, path: str | os.PathLike[str], success
         axes.barh(names, shares, left=ends, color=colour, height=0.7, label=label)
         for place, (share, first) in enumerate(zip(shares, ends, strict=True)):
             if share >= MIN_LABELLED_SHARE:
-                text_colour = choose_text_colour(colour)
-                axes.text(
-                    first + share / 2, place, f"{share:.0%}", ha="center", va="center", color=text_colour, fontsize=8
-                )
+                style: dict[str, Any] = {"ha": "center", "va": "center", "color": choose_text_colour(colour)}
+                axes.text(first + share / 2, place, f"{share:.0%}", fontsize=8, **style)
         ends += shares
     # The first controller is at the top, as in the table.
     axes.invert_yaxis()
@@ -151,6 +155,4 @@ def draw_outcome_bars(table: pd.DataFrame, path: str | os.PathLike[str], success
     axes.tick_params(colors=TEXT_COLOUR)
     axes.tick_params(axis="y", length=0)
     figure.legend(loc="outside upper center", ncols=len(colours), frameon=False)
-    with atomic_write(path) as scratch:
-        FigureCanvasAgg(figure).print_png(str(scratch))
-    return Path(path)
+    return write_png(figure, path)

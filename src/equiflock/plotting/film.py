@@ -1,4 +1,4 @@
-"""Films of flights, as .mp4 or .gif, with one panel per run."""
+"""Films of flights, as .mp4 or .gif, with one panel per run, and pictures of flocks at single times."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from equiflock.flock import Condition, Flock, Role
 from equiflock.graph.radius_graph import radius_graph
 from equiflock.observations.orbit import find_observed_edges
 from equiflock.outcomes import Outcome
+from equiflock.plotting.figures import write_png
 from equiflock.plotting.style import (
     ARROW_COLOUR,
     EDGE_COLOUR,
@@ -160,22 +161,45 @@ def _open_encoder(path: Path, width: int, height: int, frames_per_second: int) -
 
 
 class FlockPanel:
-    """Picture of one run, which `draw` updates to a time.
-
-    Args:
-        axes: the axes to draw on.
-        run: a run of a single flock.
-        title: the first line of the title.
-        window: width of the visible area, in units of length.
-    """
+    """Picture of a run of one flock, which `draw` updates to a time; `window` is the width of the visible area."""
 
     def __init__(self, axes: Axes, run: Trajectory, title: str, window: float) -> None:
         self.axes, self.run, self.title, self.window = axes, run, title, window
         self.variance = velocity_variance(run)[:, 0]
         self.component_counts = component_count(run)[:, 0].astype(int)
+        self._style_axes()
+        # Larger flocks get smaller dots, thinner lines and shorter arrows.
+        N = run.positions.shape[2]
+        crowding = min(1.0, math.sqrt(100 / N))
+        self.edges = LineCollection([], colors=EDGE_COLOUR, linewidths=0.8 * crowding, zorder=1)
+        axes.add_collection(self.edges)
+        x, y = _get_plane_positions(run, 0).T
+        arrows: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1.0, "width": 0.0035 * crowding}
+        self.arrows = axes.quiver(x, y, np.zeros(N), np.zeros(N), color=ARROW_COLOUR, zorder=2, **arrows)
+        shade = {"color": ROLE_COLOURS[Role.OBSTACLE], "alpha": 0.15, "linewidth": 0, "zorder": 0.5}
+        self.disks = [Circle(centre, radius, **shade) for *centre, radius in obstacle_disks(run.flock(0)).tolist()]
+        for disk in self.disks:
+            axes.add_patch(disk)
+        kinds = _get_kind_colours(run)
+        self.colours = np.array([to_rgba(kinds[kind]) for kind in _list_agent_kinds(run)])
+        size = max(26.0 * crowding**1.5, 1.5)
+        self.dots = axes.scatter(x, y, s=size, c=self.colours, zorder=3, linewidths=0)
+        # For 100 agents, initial arrows are at most 0.16 windows long and on average at most 0.08.
+        speeds = np.sqrt(np.square(run.velocities[0, 0]).sum(axis=-1))[run.roles[0] != Role.OBSTACLE]
+        typical = max(float(speeds.max()), 2.0 * float(speeds.mean()), 1e-9)
+        self.arrow_length = 0.16 * crowding**1.2 * window / typical
+        if run.conditions.any():
+            kinds["failed"] = FAILED_COLOUR
+        if len(kinds) > 1:
+            marks = [axes.scatter([], [], s=26, c=colour, linewidths=0, label=kind) for kind, colour in kinds.items()]
+            axes.legend(handles=marks, loc="lower left", fontsize=8, frameon=False, handletextpad=0.1)
+
+    def _style_axes(self) -> None:
+        """Add the grid, a note on its spacing, and the label of the outcome."""
+        axes, run = self.axes, self.run
         axes.set_aspect("equal")
         # About twelve grid lines, spaced by a multiple of the communication radius.
-        spacing = max(1, round(window / run.comm_radius / 12))
+        spacing = max(1, round(self.window / run.comm_radius / 12))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MultipleLocator(run.comm_radius * spacing))
         note = f"grid: {spacing if spacing > 1 else ''}R" + ("; seen from above" if run.positions.shape[3] == 3 else "")
@@ -189,41 +213,6 @@ class FlockPanel:
         axes.tick_params(length=0, labelbottom=False, labelleft=False)
         for spine in axes.spines.values():
             spine.set_color("#cccccc")
-        # Larger flocks get smaller dots, thinner lines and shorter arrows.
-        N = run.positions.shape[2]
-        crowding = min(1.0, math.sqrt(100 / N))
-        self.edges = LineCollection([], colors=EDGE_COLOUR, linewidths=0.8 * crowding, zorder=1)
-        axes.add_collection(self.edges)
-        size = max(26.0 * crowding**1.5, 1.5)
-        kinds = _get_kind_colours(run)
-        self.colours = np.array([to_rgba(kinds[kind]) for kind in _list_agent_kinds(run)])
-        if run.conditions.any():
-            kinds["failed"] = FAILED_COLOUR
-        x, y = _get_plane_positions(run, 0).T
-        self.arrows = axes.quiver(
-            x,
-            y,
-            np.zeros(N),
-            np.zeros(N),
-            color=ARROW_COLOUR,
-            angles="xy",
-            scale_units="xy",
-            scale=1.0,
-            width=0.0035 * crowding,
-            zorder=2,
-        )
-        shade = {"color": ROLE_COLOURS[Role.OBSTACLE], "alpha": 0.15, "linewidth": 0, "zorder": 0.5}
-        self.disks = [Circle((x, y), r, **shade) for x, y, r in obstacle_disks(run.flock(0)).tolist()]
-        for disk in self.disks:
-            axes.add_patch(disk)
-        self.dots = axes.scatter(x, y, s=size, c=self.colours, zorder=3, linewidths=0)
-        # For 100 agents, initial arrows are at most 0.16 windows long and on average at most 0.08.
-        speeds = np.sqrt(np.square(run.velocities[0, 0]).sum(axis=-1))[run.roles[0] != Role.OBSTACLE]
-        typical = max(float(speeds.max()), 2.0 * float(speeds.mean()), 1e-9)
-        self.arrow_length = 0.16 * crowding**1.2 * window / typical
-        if len(kinds) > 1:
-            marks = [axes.scatter([], [], s=26, c=colour, linewidths=0, label=kind) for kind, colour in kinds.items()]
-            axes.legend(handles=marks, loc="lower left", fontsize=8, frameon=False, handletextpad=0.1)
 
     def draw(self, time: float) -> None:
         """Show the saved frame nearest to `time`, in seconds, and the outcome if the flight has ended by then."""
@@ -269,12 +258,9 @@ def _list_agent_kinds(run: Trajectory) -> list[str]:
 def _get_kind_colours(run: Trajectory) -> dict[str, str]:
     """Return the colour of each name of `_list_agent_kinds` that is present, groups first."""
     present = set(_list_agent_kinds(run))
-    groups = [group for group in np.unique(run.groups[0]).tolist() if f"group {group}" in present]
-    roles = [role for role in Role if role.name.lower() in present]
-    return {
-        **{f"group {group}": get_group_colour(group) for group in groups},
-        **{role.name.lower(): ROLE_COLOURS[role] for role in roles},
-    }
+    colours = {f"group {group}": get_group_colour(group) for group in np.unique(run.groups[0]).tolist()}
+    colours |= {role.name.lower(): ROLE_COLOURS[role] for role in Role}
+    return {kind: colour for kind, colour in colours.items() if kind in present}
 
 
 def _get_plane_positions(run: Trajectory, frame: int) -> Float64[np.ndarray, "N 2"]:
@@ -294,9 +280,7 @@ def compute_window_width(runs: Sequence[Trajectory]) -> float:
     """Return the width of a window, centred on the median agent, that shows all agents in every frame.
 
     For a flock that disperses to twice its initial extent, it shows all agents at the start, and most of them later.
-
-    Args:
-        runs: runs of a single flock.
+    Each run has a single flock.
     """
     widths = [1e-9]
     for run in runs:
@@ -309,21 +293,15 @@ def compute_window_width(runs: Sequence[Trajectory]) -> float:
     return max(widths)
 
 
-# Pictures of flocks at single times.
-
-
 def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path: str | os.PathLike[str]) -> Path:
     """Draw a grid of flocks, all to the same scale, and write it as a PNG file.
 
-    Args:
-        rows: the grid, with rows of equal length; each cell is a run of a single flock, a title and a time in seconds.
-        path: the PNG file.
+    `rows` have equal lengths; each cell is a run of a single flock, a title and a time in seconds.
     """
     # In inches: square panels, each with room for a title above it.
     size, head = 0.8 * PANEL_INCHES, 0.6
     height = (size + head) * len(rows)
     figure = Figure(figsize=(size * len(rows[0]), height), dpi=110)
-    canvas = FigureCanvasAgg(figure)
     grid = figure.subplots(len(rows), len(rows[0]), squeeze=False)
     figure.subplots_adjust(
         left=0.005, right=0.995, bottom=0.05 / height, top=1 - head / height, wspace=0.02, hspace=head / size
@@ -333,6 +311,4 @@ def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path
     for axes_row, row in zip(grid, rows, strict=True):
         for axes, (run, title, time) in zip(axes_row, row, strict=True):
             FlockPanel(axes, run, title, window).draw(time)
-    with atomic_write(path) as scratch:
-        canvas.print_png(str(scratch))
-    return Path(path)
+    return write_png(figure, path)

@@ -88,11 +88,7 @@ def format_markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], 
 
 
 def _embed_media(path: Path, caption: str) -> str:
-    """Return the HTML of an image or a film, with the whole file as a data URL.
-
-    `caption` is the alternative text of an image; a film has none.
-    """
-    # A data URL holds the whole file in base64.
+    """Return the HTML of an image or a film, with the whole file as a data URL, in base64."""
     kind = MEDIA_TYPES[path.suffix]
     source = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
     if kind.startswith("video"):

@@ -55,18 +55,13 @@ def get_line_style(name: str) -> str:
 def assign_outcome_colours(outcomes: Iterable[Outcome], success_outcomes: Sequence[Outcome]) -> dict[Outcome, str]:
     """Return a colour for each outcome, successes first.
 
-    Outcomes of the package have fixed colours. Registered ones get a free colour, green or blue for successes, or grey
-    if none is left.
+    Outcomes of the package have fixed colours. Registered ones get the first free colour of their kind, or grey.
     """
     colours: dict[Outcome, str] = {}
     order = [*OUTCOME_COLOURS, *Outcome.all()]
     for outcome in sorted(outcomes, key=lambda each: (each not in success_outcomes, order.index(each))):
-        # A registered outcome gets the first free colour of its kind, or grey if all are in use.
-        spare = [
-            colour
-            for colour in (SUCCESS_COLOURS if outcome in success_outcomes else FAILURE_COLOURS)
-            if colour not in colours.values()
-        ]
+        candidates = SUCCESS_COLOURS if outcome in success_outcomes else FAILURE_COLOURS
+        spare = [colour for colour in candidates if colour not in colours.values()]
         colours[outcome] = OUTCOME_COLOURS.get(outcome) or (spare[0] if spare else FAINT_COLOUR)
     return colours
 

@@ -176,7 +176,8 @@ def _rebuild_jobs(folder: Path, plugin: str) -> Sequence[Job]:
     """Build all jobs of the experiment in a run directory from its config; raise InputError if it has none."""
     from equiflock.evaluation.evaluate import build_evaluation_jobs
     from equiflock.paper.interpretation import Interpretation
-    from equiflock.paper.reproduction import EXPERIMENTS, PROFILES, build_jobs
+    from equiflock.paper.profile import PROFILES
+    from equiflock.paper.reproduction import EXPERIMENTS, build_jobs
 
     try:
         config = read_config(folder)

@@ -11,7 +11,7 @@ import pytest
 
 from equiflock._runtime.checks import InputError
 from equiflock.controllers.trained import PAPER_NETWORKS, PAPER_SEEDS
-from equiflock.paper.training_statements import EPOCHS, build_training_statements, read_bundled_tables, read_validation
+from equiflock.paper.training_experiment import EPOCHS, build_training_statements, read_bundled_tables, read_validation
 
 
 def table(ivv: Callable[[str, int], float], iman: Callable[[str, int], float]) -> pd.DataFrame:

@@ -1,15 +1,20 @@
-"""A claim is a number with limits; its value depends on the law."""
+"""The atlas: the laws' theorems hold in flights, claims have limits, and the script writes a page and films."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from equiflock.evaluation.atlas import claims
-from equiflock.evaluation.atlas.claims import (
+
+import atlas
+import atlas_claims
+import equiflock as ef
+from atlas import ENTRIES, ClaimJob, Entry, build_claim_jobs
+from atlas_claims import (
     BondLength,
-    ClaimJob,
     ConnectedShare,
     EscapeSpeed,
     FinalVelocityVariance,
@@ -19,9 +24,6 @@ from equiflock.evaluation.atlas.claims import (
     SmallestDistance,
     SuccessRate,
 )
-from equiflock.evaluation.atlas.entries import ENTRIES, build_claim_jobs
-
-import equiflock as ef
 from equiflock.scenarios import RandomDisk
 
 FEW = RandomDisk(3, agents=20)
@@ -61,7 +63,7 @@ def test_two_agents_do_as_their_equation_says(monkeypatch: pytest.MonkeyPatch) -
     def in_longer_steps(*flight: Any, time_step: float, **how: Any) -> ef.Trajectory:
         return ef.simulate(*flight, time_step=4 * time_step, **how)
 
-    monkeypatch.setattr(claims, "simulate", in_longer_steps)
+    monkeypatch.setattr(atlas_claims, "simulate", in_longer_steps)
     assert HeadOnDistance("cucker-smale-singular", "").measure() == pytest.approx(1.0, abs=0.01)
     # Another exponent is another equation.
     assert abs(HeadOnDistance("cucker-smale-singular:alpha=2", "").measure() - 1.0) > 0.1
@@ -99,3 +101,59 @@ def test_numbers_of_claims_are_those_of_the_whole_atlas_whatever_is_chosen() -> 
     some = build_claim_jobs(("bonding",))
     assert 0 < len(some) < len(everything)
     assert all(everything[job.number] == job.claim for job in some)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs_here: None) -> None:
+    """Replace the entries by two with a small claim and a short film, and change to an empty folder."""
+    entries = [
+        Entry(
+            name,
+            f"The law {name}",
+            "Much.",
+            "Often.",
+            (FinalVelocityVariance(name, "variance", most=most, disk=RandomDisk(2, agents=10), seconds=1.0),),
+            (name, "tanner"),
+            scenario="flocking:agents=10",
+            seconds=0.3,
+        )
+        for name, most in (("cucker-smale", 0.1), ("reynolds", 0.0))
+    ]
+    monkeypatch.setattr(atlas, "ENTRIES", entries)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_the_page_has_a_film_a_description_and_the_numbers_of_each_law(capsys: pytest.CaptureFixture[str]) -> None:
+    atlas.main(["--out", "found", "--workers", "1"])
+    page, table = Path("found/atlas.md").read_text(), pd.read_csv("found/atlas.csv")
+    assert table.verdict.tolist() == ["holds", "does not hold"]
+    for name, verdict in zip(("cucker-smale", "reynolds"), table.verdict, strict=True):
+        assert Path(f"found/{name}.gif").stat().st_size > 1000
+        section = page.split(f"## The law {name}")[1].split("\n## ")[0]
+        assert f"![{name} beside tanner]({name}.gif)" in section
+        assert "**Claims.** Much." in section
+        assert f"| {verdict} |" in section
+    printed = capsys.readouterr().out
+    assert "does not hold" in printed
+    assert "found/atlas.md" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_laws_are_added_to_those_measured_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    atlas.main(["--only", "reynolds", "--no-films", "--workers", "1"])
+    page = Path("runs/atlas/atlas.md").read_text()
+    assert "The law cucker-smale" not in page
+    assert ".gif" not in page
+    atlas.main(["--only", "cucker-smale", "--workers", "1"])
+    page = Path("runs/atlas/atlas.md").read_text()
+    assert "The law reynolds" in page
+    assert "](cucker-smale.gif)" in page
+    assert "](reynolds.gif)" not in page
+    assert len(pd.read_csv("runs/atlas/atlas.csv")) == 2
+    monkeypatch.setattr(FinalVelocityVariance, "measure", None)
+    atlas.main(["--no-films", "--workers", "1"])
+    with pytest.raises(TypeError):
+        atlas.main(["--no-films", "--workers", "1", "--force"])

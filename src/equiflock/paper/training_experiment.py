@@ -1,13 +1,17 @@
-"""Statements of the paper on training, judged by the validation tables of trainings (section 5, "Training").
+"""Training: the validation tables of all networks by epoch (section 5 of the paper, "Training").
 
-Numbers of a controller at an epoch are medians over validation flocks, one per training seed.
+Numbers of a controller at an epoch are medians over validation flocks, one per training seed. IVV is the integral of
+the velocity variance, IMAN that of the mean acceleration norm.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,21 +22,54 @@ from equiflock.controllers.trained import PAPER_NETWORKS, PAPER_SEEDS, bundled_v
 from equiflock.evaluation.curves import QUARTILES, Curves
 from equiflock.learning.recipe import EXPERT
 from equiflock.learning.run_directory import COLUMNS, VALIDATION
-from equiflock.paper.ledger import FEW_HUNDREDTHS, Check, Statement
+from equiflock.paper.ledger import FEW_HUNDREDTHS, Check, Statement, format_ledger_table
+from equiflock.paper.policies import TrainedPolicies
+from equiflock.paper.profile import Profile
 from equiflock.plotting.figures import CurvePanel, draw_panels
 from equiflock.plotting.html_report import format_markdown_table
 
-# The trained controllers by the aggregation of hop 1.
 SUM, MEAN = ("tdagnn", "tdagnn-tf"), ("tdagnn-tf-mean", "etdagnn")
-# The epochs of the paper's figure.
+"""The paper's networks by the aggregation of hop 1."""
 EPOCHS = range(40, 401, 40)
+"""Epochs of the paper's figure."""
+METRICS = ("ivv", "iman")
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Training of one network under an interpretation; its result is the validation table."""
+
+    policies: TrainedPolicies
+    controller: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Name of the job."""
+        return f"training-{self.controller}-{self.seed}"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """No further columns: the result already has all of them."""
+        return {}
+
+    def run(self) -> pd.DataFrame:
+        """Train unless done; return epoch, controller, flock, ivv, iman and seed, with the expert's rows first."""
+        table = read_validation(self.policies.get_training_run(self.controller, self.seed).validation, self.seed)
+        # Statements use the names of networks and expert without the interpretation's options.
+        return table.assign(controller=table.controller.str.partition(":")[0])
+
+
+def build_training_jobs(profile: Profile, folder: Path) -> list[TrainingJob]:
+    """Return the trainings of all networks and seeds; none if the profile uses bundled weights."""
+    policies = profile.build_policies(folder)
+    return [] if profile.uses_bundled_weights else [TrainingJob(policies, *network) for network in profile.networks]
 
 
 def read_validation(path: Path, seed: int) -> pd.DataFrame:
     """Read the validation table of a training: epoch, controller, flock, ivv, iman, and the seed.
 
-    IVV is the integral of the velocity variance, IMAN that of the mean acceleration norm. Raise InputError if the file
-    is missing or has other columns.
+    Raise InputError if the file is missing or has other columns.
     """
     try:
         table = pd.read_csv(path)
@@ -47,9 +84,8 @@ def read_validation(path: Path, seed: int) -> pd.DataFrame:
 
 def read_bundled_tables() -> pd.DataFrame:
     """Read the validation tables of all bundled trainings, merged by `merge_validation_tables`."""
-    tables = [
-        read_validation(bundled_validation_path(name, seed), seed) for name in PAPER_NETWORKS for seed in PAPER_SEEDS
-    ]
+    networks = product(PAPER_NETWORKS, PAPER_SEEDS)
+    tables = [read_validation(bundled_validation_path(name, seed), seed) for name, seed in networks]
     return merge_validation_tables(pd.concat(tables, ignore_index=True))
 
 
@@ -62,7 +98,7 @@ def merge_validation_tables(table: pd.DataFrame) -> pd.DataFrame:
 def build_validation_curves(table: pd.DataFrame) -> Curves:
     """Return quartiles over flocks of the validation metrics, "ivv" and "iman", over epochs."""
     # Reshape to one row per metric, as `Curves` requires.
-    groups = table.groupby(["controller", "epoch", "seed"])[["ivv", "iman"]]
+    groups = table.groupby(["controller", "epoch", "seed"])[list(METRICS)]
     columns = {label: groups.quantile(q).stack() for label, q in QUARTILES.items()}
     tidy = pd.DataFrame(columns).rename_axis(["controller", "epoch", "seed", "metric"]).reset_index()
     return Curves(tidy, over="epoch")
@@ -74,16 +110,12 @@ def compute_median_at(curves: Curves, epoch: int, metric: str, controller: str) 
 
 
 def build_training_statements(table: pd.DataFrame) -> list[Statement]:
-    """Return T1 to T9."""
+    """Return T1 to T9; rules make the paper's terms ("comparable", "matches", "a few hundredths") precise."""
     curves = build_validation_curves(table)
     return [rule(curves) for rule in (_t1, _t2, _t3, _t4, _t5, _t6, _t7, _t8, _t9)]
 
 
-# The rule of each statement makes the paper's vague terms ("comparable", "matches", "a few hundredths") precise.
-
-
 def _t1(curves: Curves) -> Statement:
-    """Return T1: mean aggregation at epoch 80 beats sum aggregation at 400."""
     return Statement(
         "T1",
         "The mean-aggregation controllers have lower median IVV and IMAN at epoch 80 than the sum-aggregation ones "
@@ -95,18 +127,15 @@ def _t1(curves: Curves) -> Statement:
                 curves.at(80, "median", a, metric=metric),
                 curves.at(400, "median", b, metric=metric),
             )
-            for metric in ("ivv", "iman")
-            for a in MEAN
-            for b in SUM
+            for metric, a, b in product(METRICS, MEAN, SUM)
         ),
     )
 
 
 def _t2(curves: Curves) -> Statement:
-    """Return T2: at epoch 400 the IQRs of sum and mean aggregation do not overlap."""
     # Medians over seeds decide which controller is best or worst, separately for each metric.
     checks = []
-    for metric in ("ivv", "iman"):
+    for metric in METRICS:
         best = min(SUM, key=lambda name: compute_median_at(curves, 400, metric, name))
         worst = max(MEAN, key=lambda name: compute_median_at(curves, 400, metric, name))
         checks.append(
@@ -125,7 +154,6 @@ def _t2(curves: Curves) -> Statement:
 
 
 def _t3(curves: Curves) -> Statement:
-    """Return T3: TDAGNN-TF has a lower IVV than TDAGNN at all epochs."""
     return Statement(
         "T3",
         "TDAGNN-TF has a lower median IVV than TDAGNN at all epochs.",
@@ -135,8 +163,6 @@ def _t3(curves: Curves) -> Statement:
 
 
 def _t4(curves: Curves) -> Statement:
-    """Return T4: TDAGNN-TF's IMAN compared with TDAGNN's, epoch by epoch."""
-
     def below(a: str, b: str, epochs: Iterable[int], factor: float = 1.0) -> list[Check]:
         """Return the checks that a's IMAN is below `factor` times b's, one per epoch."""
         return [_make_below_check(curves, "iman", a, b, epoch, factor) for epoch in epochs]
@@ -155,20 +181,18 @@ def _t4(curves: Curves) -> Statement:
 
 
 def _t5(curves: Curves) -> Statement:
-    """Return T5: TDAGNN-TF-mean leads at epoch 40, and ETDAGNN matches its IVV by 120."""
     return Statement(
         "T5",
         "At epoch 40 TDAGNN-TF-mean's IVV is under half of ETDAGNN's; ETDAGNN matches it by epoch 120.",
         "Under half at 40; at 120 ETDAGNN's lower quartile below the other's upper one (the IQRs overlap, or better).",
         (
             _make_below_check(curves, "ivv", "tdagnn-tf-mean", "etdagnn", 40, 0.5),
-            _make_comparable_check(curves, 120, "tdagnn-tf-mean", 120),
+            _make_comparable_check(curves, "tdagnn-tf-mean", 120),
         ),
     )
 
 
 def _t6(curves: Curves) -> Statement:
-    """Return T6: at epoch 400 the IVVs of the mean-aggregation controllers differ by a few hundredths."""
     a, b = curves.at(400, "median", "etdagnn", metric="ivv"), curves.at(400, "median", "tdagnn-tf-mean", metric="ivv")
     return Statement(
         "T6",
@@ -179,28 +203,25 @@ def _t6(curves: Curves) -> Statement:
 
 
 def _t7(curves: Curves) -> Statement:
-    """Return T7: ETDAGNN at epoch 120 is comparable with all others at 400."""
     return Statement(
         "T7",
         "ETDAGNN needs 70% less training data: at epoch 120 it is comparable with the others at 400.",
         "Its lower quartile of IVV at 120 below the upper one of each other at 400 (the IQRs overlap, or better).",
-        tuple(_make_comparable_check(curves, 120, other, 400) for other in (*SUM, "tdagnn-tf-mean")),
+        tuple(_make_comparable_check(curves, other, 400) for other in (*SUM, "tdagnn-tf-mean")),
     )
 
 
 def _t8(curves: Curves) -> Statement:
-    """Return T8: ETDAGNN at epoch 120 is comparable with TDAGNN at 400."""
     return Statement(
         "T8",
         "ETDAGNN has flocking control comparable with that of the existing GNN controller, TDAGNN, with 70% less "
         "training data.",
         "Its lower quartile of IVV at 120 below the upper one of TDAGNN at 400 (the IQRs overlap, or better).",
-        (_make_comparable_check(curves, 120, "tdagnn", 400),),
+        (_make_comparable_check(curves, "tdagnn", 400),),
     )
 
 
 def _t9(curves: Curves) -> Statement:
-    """Return T9: the IMANs of the mean-aggregation controllers stay close, and both rise."""
     # "That gap" is the one between these two at epoch 40. If it were the one between the sum-aggregation controllers,
     # both would end with an IMAN between those two, which contradicts T2: they end below either.
     iman = {name: {e: curves.at(e, "median", name, metric="iman") for e in EPOCHS} for name in MEAN}
@@ -234,26 +255,19 @@ def _make_below_check(curves: Curves, metric: str, a: str, b: str, epoch: int, f
     )
 
 
-def _make_comparable_check(curves: Curves, epoch: int, other: str, other_epoch: int) -> Check:
-    """Return the check that ETDAGNN is comparable with another controller: the IQRs overlap, or ETDAGNN is better."""
+def _make_comparable_check(curves: Curves, other: str, epoch: int) -> Check:
+    """Return the check that the IQRs of ETDAGNN at 120 and of another at an epoch overlap, or ETDAGNN is better."""
     return Check.less(
-        f"IVV: lower quartile of etdagnn at {epoch} below upper quartile of {other} at {other_epoch}",
-        curves.at(epoch, "lower", "etdagnn", metric="ivv"),
-        curves.at(other_epoch, "upper", other, metric="ivv"),
+        f"IVV: lower quartile of etdagnn at 120 below upper quartile of {other} at {epoch}",
+        curves.at(120, "lower", "etdagnn", metric="ivv"),
+        curves.at(epoch, "upper", other, metric="ivv"),
     )
-
-
-# Figure and Markdown tables of trainings: validation metrics by epoch, and verdicts on the paper's statements.
 
 
 def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     """Draw IVV and IMAN by epoch beside the expert's: quartiles over flocks, each the median over seeds.
 
-    IVV is the integral of velocity variance, IMAN that of the mean acceleration norm.
-
-    Args:
-        table: columns epoch, controller, flock, ivv, iman, seed; with the expert's rows, as `equiflock train` has them.
-        path: the PNG file.
+    `table` has the columns epoch, controller, flock, ivv, iman and seed, and rows of the expert.
     """
     # The expert is validated once and drawn as a horizontal line.
     policies = table[table.controller != EXPERT]
@@ -261,7 +275,7 @@ def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     expert = table[table.controller == EXPERT]
     validation_curves = build_validation_curves(policies)
     panels = []
-    for metric in ("ivv", "iman"):
+    for metric in METRICS:
         curves = {EXPERT: np.full((3, len(epochs)), expert[metric].median())}
         for name in policies.controller.unique():
             curves[name] = validation_curves.quartiles(name, metric=metric)
@@ -272,8 +286,7 @@ def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
 def format_metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200, 400)) -> str:
     """Return a Markdown table of IVV / IMAN at `epochs`: medians over seeds of medians over flocks, a row per network.
 
-    The last column is the range over seeds of IVV at the last of `epochs`; the last row is the expert. IVV is the
-    integral of velocity variance, IMAN that of the mean acceleration norm.
+    The last column is the range over seeds of IVV at the last of `epochs`; the last row is the expert.
     """
     expert, policies = table[table.controller == EXPERT], table[table.controller != EXPERT]
     curves = build_validation_curves(policies)
@@ -281,7 +294,7 @@ def format_metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 1
     rows = []
     for name in policies.controller.unique():
         # One column per epoch, then the range over seeds at the last epoch.
-        medians = [[compute_median_at(curves, epoch, metric, name) for metric in ("ivv", "iman")] for epoch in epochs]
+        medians = [[compute_median_at(curves, epoch, metric, name) for metric in METRICS] for epoch in epochs]
         last = curves.at(epochs[-1], "median", name, metric="ivv")
         texts = (f"{ivv:.3f} / {iman:.2f}" for ivv, iman in medians)
         rows.append([f"`{name}`", *texts, f"{last.min():.3f} to {last.max():.3f}"])
@@ -290,18 +303,9 @@ def format_metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 1
     return format_markdown_table(header, rows)
 
 
-def format_ledger_table(statements: Sequence[Statement]) -> str:
-    """Return the paper's statements with rules, verdicts and numbers of checks that hold, as a Markdown table."""
-    header = ["", "the paper's statement", "our rule", "verdict", "checks that hold"]
-    rows = []
-    for statement in statements:
-        checks = f"{statement.summary}. {statement.remark}" if statement.remark else statement.summary
-        rows.append([statement.id, statement.text, statement.rule, f"**{statement.verdict}**", checks])
-    return format_markdown_table(header, rows, align_left=True)
-
-
-def write_training_tables(table: pd.DataFrame, statements: Sequence[Statement], path: str | os.PathLike[str]) -> Path:
+def write_training_tables(table: pd.DataFrame, path: Path) -> Path:
     """Write the tables of metrics and of statements as a Markdown file, replacing an existing one. Return its path."""
+    ledger = format_ledger_table(build_training_statements(table))
     with atomic_write(path) as scratch:
-        scratch.write_text(f"{format_metrics_table(table)}\n\n{format_ledger_table(statements)}\n", encoding="utf-8")
-    return Path(path)
+        scratch.write_text(f"{format_metrics_table(table)}\n\n{ledger}\n", encoding="utf-8")
+    return path
