@@ -7,7 +7,7 @@ import numpy as np
 import equiflock as ef
 from equiflock.scenarios.obstacle_shapes import add_obstacle, wall
 
-THROUGH = ef.Outcome.add("THROUGH", "everybody is through the gate")
+THROUGH = ef.Outcome.add("THROUGH", "all agents are through the gate")
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class UntilThrough:
 
     def __call__(self, time, flock, flying):
         beyond = flock.positions[:, :, 0] > self.wall_at
-        everybody = (beyond | (flock.roles == ef.Role.OBSTACLE)).all(axis=1)
-        return np.where(everybody, THROUGH, ef.Outcome.FLYING)
+        all_through = (beyond | (flock.roles == ef.Role.OBSTACLE)).all(axis=1)
+        return np.where(all_through, THROUGH, ef.Outcome.FLYING)
 
 
 @ef.scenario("gate")

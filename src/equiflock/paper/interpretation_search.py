@@ -78,11 +78,6 @@ class JudgedInterpretation:
         return sum(statement.verdict == "holds" for statement in self.statements)
 
     @property
-    def checks(self) -> tuple[int, int]:
-        """Number of checks that hold, and of all checks."""
-        return sum(each.held_count for each in self.statements), sum(len(each.checks) for each in self.statements)
-
-    @property
     def score(self) -> tuple[int, float]:
         """Score for comparison: statements that hold, then the mean share of checks that hold."""
         shares = [each.held_count / len(each.checks) for each in self.statements]
@@ -114,10 +109,7 @@ class Search:
     best: Interpretation = field(default_factory=Interpretation)
 
     def run(self, force: bool = False) -> Interpretation:
-        """Run all stages, with the run directory locked, and return the interpretation with the highest score.
-
-        `force` first clears the directory; otherwise it must be empty or hold the same search.
-        """
+        """Run all stages and return the interpretation with the highest score; `force` first clears the directory."""
         with lock_run_dir(self.folder, KIND, self.settings, OUTPUT_PATTERNS, force):
             self._try_one_by_one()
             self._combine_greedily()
@@ -199,30 +191,27 @@ class Search:
         new = [each for each in dict.fromkeys(interpretations) if each not in self.flight_results]
         profiles = {each: replace(self.profile, interpretation=each) for each in new}
         # All trainings first: otherwise flights that need the same training would wait for each other.
-        self._run(stage, [job for each in profiles.values() for job in self._build_jobs("training", each)])
+        self._run(stage, [job for each in profiles.values() for job in build_jobs("training", each, self.folder)])
         # Then one interpretation at a time, so that tables are available early; finished jobs are not run again.
         for interpretation, profile in profiles.items():
-            self._run(stage, [job for name in FLIGHT_EXPERIMENTS for job in self._build_jobs(name, profile)])
+            self._run(stage, [job for name in FLIGHT_EXPERIMENTS for job in build_jobs(name, profile, self.folder)])
             tables = {name: read_experiment_table(name, profile, self.folder) for name in FLIGHT_EXPERIMENTS}
             statements = judge_statements(profile, self.folder, tables)
             self.flight_results[interpretation] = JudgedInterpretation(interpretation, tuple(statements))
             self.on_stage(stage, 0)
 
     def _judge_by_cloning(self, interpretation: Interpretation) -> None:
-        """Run the generalization experiment with every number of epochs, and add the statements to `cloning_results`.
-
-        The data is generated first, unless a scheduler's workers do so or all jobs are done, and removed afterwards.
-        """
+        """Run the generalization experiment with every number of epochs; add the statements to `cloning_results`."""
         interpretations = [each.restrict_to(CLONING_EXPERIMENT) for each in self._vary_cloning_epochs(interpretation)]
         profiles = {each: replace(self.profile, interpretation=each) for each in interpretations}
-        # All numbers of epochs share the data, which is large and removed afterwards.
+        # All numbers of epochs share the data, which is large and removed afterwards; Dask's workers make their own.
         data = profiles[interpretations[0]].build_datasets(self.folder)
         is_done = all(are_jobs_done(CLONING_EXPERIMENT, each, self.folder) for each in profiles.values())
         if self.scheduler is None and not is_done:
             for home, recipe in data.items():
                 recipe.make(home, self.workers, self.on_data, self.on_notice)
         for each, profile in profiles.items():
-            self._run("cloning", self._build_jobs(CLONING_EXPERIMENT, profile))
+            self._run("cloning", build_jobs(CLONING_EXPERIMENT, profile, self.folder))
             table = read_experiment_table(CLONING_EXPERIMENT, profile, self.folder)
             statements = STATEMENT_BUILDERS[CLONING_EXPERIMENT](table)
             self.cloning_results[each] = JudgedInterpretation(each, tuple(statements))
@@ -234,12 +223,9 @@ class Search:
         """Return the interpretation with each number of cloning epochs that the search tries, the default first."""
         return [replace(interpretation, cloning_epochs=epochs) for epochs in list_values("cloning_epochs")]
 
-    def _build_jobs(self, experiment: str, profile: Profile) -> Sequence[Job]:
-        return build_jobs(experiment, profile, self.folder)
-
     def _run(self, stage: str, jobs: Sequence[Job]) -> None:
-        """Run the jobs whose results are missing, each once even if it is listed twice; blocks until all are done."""
-        jobs = list(dict.fromkeys(jobs))  # interpretations may share jobs
+        """Run the jobs whose results are missing, each once even if interpretations share it."""
+        jobs = list(dict.fromkeys(jobs))
         self.on_stage(stage, len(jobs))
         folder = self.folder / "jobs"
         run_jobs(jobs, folder, self.workers, self.on_done, scheduler=self.scheduler, on_notice=self.on_notice)
@@ -280,10 +266,7 @@ def format_choices_table() -> str:
 def format_ledger_comparison(
     default_statements: Sequence[Statement], other_statements: Sequence[Statement], interpretation: Interpretation
 ) -> str:
-    """Return the verdicts under the default and under another interpretation in Markdown, a row per statement.
-
-    Cells are empty for statements that the other ledger does not have. The last row counts the statements that hold.
-    """
+    """Return a Markdown table of the verdicts under the default and under another interpretation, with totals."""
     others = {statement.id: statement for statement in other_statements}
     body = [
         [statement.id, statement.text, _format_verdict(statement), _format_verdict(others.get(statement.id))]
@@ -327,10 +310,7 @@ def format_single_choice_tables(table: pd.DataFrame) -> str:
 
 
 def _format_statement_table(rows: pd.DataFrame, interpretations: list[str]) -> str:
-    """Return a Markdown table with a row per statement and a column per interpretation, and totals in the last rows.
-
-    Cells are "holds" or how many checks hold, and empty if not measured.
-    """
+    """Return a Markdown table with a row per statement and a column per interpretation, and totals in the last rows."""
     body = []
     for statement in dict.fromkeys(rows.statement):
         verdicts = rows[rows.statement == statement]

@@ -69,8 +69,7 @@ def are_jobs_done(
 ) -> bool:
     """Return whether the run directory has intact results of all jobs of an experiment; True if it has no jobs.
 
-    `on_damage` is called with a line of text about damaged results, which count as missing, up to the first missing
-    one.
+    `on_damage` is called with a line of text about a damaged result, which counts as missing.
     """
     return all(is_done(job, folder / "jobs", on_damage) for job in build_jobs(experiment, profile))
 
@@ -128,7 +127,7 @@ def reproduce(
         profile: size and interpretation of the reproduction.
         folder: run directory.
         workers: number of processes.
-        experiments: experiments to run.
+        experiments: names of the experiments to run.
         on_done: called with an experiment and each of its finished jobs, including those of earlier runs.
         on_data: called with every time index of the data, including those generated earlier.
         scheduler: address of a Dask scheduler whose workers run the jobs instead of local processes.
@@ -143,8 +142,8 @@ def reproduce(
     tables: dict[str, pd.DataFrame] = {}
     with lock_run_dir(folder, KIND, build_config(profile), OUTPUT_PATTERNS, force):
         for experiment in EXPERIMENTS:
-            # A default argument binds the current name.
-            def leave_out(text: str, name: str = experiment) -> None:
+
+            def leave_out(text: str, name: str = experiment) -> None:  # the default binds the current name
                 on_notice(f"{text}; {name} is left out until it is run again")
 
             if experiment not in experiments and not are_jobs_done(experiment, profile, folder, leave_out):
