@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
 from equiflock._runtime.checks import check_count, check_positive
-from equiflock.cli.plugins import collect_plugin_sources, compute_plugin_checksum, import_plugin
+from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
 from equiflock.cli.shared_options import (
     EnvironmentArgument,
     EnvironmentOptions,
+    PluginName,
     ScenarioName,
     ScenarioOptions,
     ScenarioOptionsArgument,
+    WorkerOptions,
     build_scenario,
     print_environment,
     warn_about_disagreement,
 )
-from equiflock.cli.terminal import out, print_notice, print_orbit, print_table, progress, try_controller
+from equiflock.cli.terminal import out, print_orbit, print_table, try_controller
 from equiflock.controllers import load
 from equiflock.flock import Flock, Role
 from equiflock.scenarios.registry import Scenario, build_flight_options, choose_orbit
 from equiflock.simulation.environment import Environment
-
-if TYPE_CHECKING:
-    from equiflock.evaluation.evaluate import EvaluationJob
 
 OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png")
 """Glob patterns of the files that an evaluation writes beside its config."""
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(WorkerOptions):
     """Compare a controller with the package's controllers by the paper's metrics and figures."""
 
     controller: Annotated[str, tyro.conf.Positional]
@@ -52,12 +49,7 @@ class Evaluate:
     out: Path | None = None
     """Run directory, whose results are reused; by default runs/evaluation/CONTROLLER-SCENARIO, with a checksum of a
     weights file, and with the environment if it is not the paper's."""
-    workers: int = os.cpu_count() or 1
-    """Number of worker processes."""
-    scheduler: str | None = None
-    """Address of a Dask scheduler to run the jobs on instead, such as tcp://10.0.0.1:8786."""
-    plugin: str | None = None
-    """Python module or file to import first, which may register your own controllers and scenarios."""
+    plugin: PluginName = None
     force: bool = False
     """Delete an earlier evaluation in the run directory and start again."""
 
@@ -107,7 +99,7 @@ class Evaluate:
         csv, png = (run_dir / f"{scenario.name}{kind}" for kind in (".csv", ".png"))
         # Table and figure show all jobs, including those of earlier calls.
         with lock_run_dir(run_dir, "evaluation", config, OUTPUT_PATTERNS, self.force):
-            self._run_jobs(jobs, run_dir / "jobs", title)
+            self.run_jobs(jobs, run_dir / "jobs", title)
             table = read_results(jobs, run_dir / "jobs")
             with atomic_write(csv) as scratch:
                 table.to_csv(scratch, index=False)
@@ -138,13 +130,3 @@ class Evaluate:
             "baselines": list_baselines(self.controller, start),
             "environment": environment.settings,
         }
-
-    def _run_jobs(self, jobs: Sequence[EvaluationJob], results_dir: Path, title: str) -> None:
-        """Run the jobs that have no results in `results_dir` yet, in worker processes or on the scheduler."""
-        from equiflock._runtime.executors import run_jobs
-
-        with progress() as bar:
-            task = bar.add_task(title, total=len(jobs))
-            prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
-            advance, on_notice = lambda job: bar.advance(task), partial(print_notice, bar)
-            run_jobs(jobs, results_dir, self.workers, advance, prepare, self.scheduler, on_notice)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from equiflock._runtime.checks import InputError, check_count
-from equiflock.cli.plugins import collect_plugin_sources, compute_plugin_checksum, import_plugin
-from equiflock.cli.shared_options import EnvironmentAxes, EnvironmentAxesArgument
+from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
+from equiflock.cli.shared_options import EnvironmentAxes, EnvironmentAxesArgument, WorkerOptions
 from equiflock.cli.terminal import (
     out,
     parse_floats,
     parse_integers,
-    print_notice,
     print_table,
-    progress,
     try_controller,
 )
 from equiflock.learning.recipe import EXPERT, DAgger
@@ -40,7 +36,7 @@ HEADINGS = {
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(WorkerOptions):
     """Evaluate controllers over a grid of flock sizes, radii, hops, radios, bodies and failures.
 
     Options of radio, body and failures take lists of values, such as --packet-loss 0,0.1,0.2 or --delay 0-2. A network
@@ -72,10 +68,6 @@ class Sweep:
     """Metric of the heat map."""
     out: Path = Path("runs/sweep")
     """Run directory to write."""
-    workers: int = os.cpu_count() or 1
-    """Number of worker processes."""
-    scheduler: str | None = None
-    """Address of a Dask scheduler to run the jobs on instead, such as tcp://10.0.0.1:8786."""
     plugin: str | None = None
     """Python module or file to import first, which may register your own controllers."""
     force: bool = False
@@ -125,30 +117,18 @@ class Sweep:
             OUTPUT_PATTERNS,
             self.force,
         ):
-            self._run_jobs(jobs)
+            self._run_grid(jobs)
 
-    def _run_jobs(self, jobs: list[SweepJob]) -> None:
+    def _run_grid(self, jobs: list[SweepJob]) -> None:
         """Run the jobs that have no results yet; write and print the results of all jobs, and draw the heat map.
 
         Raise InputError if no grid point has initial conditions.
         """
-        from equiflock._runtime.executors import run_jobs
         from equiflock._runtime.files import atomic_write
         from equiflock._runtime.jobs import read_results
         from equiflock.evaluation.sweep import draw_sweep, list_axes, summarize_sweep
 
-        with progress() as bar:
-            task = bar.add_task(f"sweep over {len(jobs)} points", total=len(jobs))
-            prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
-            run_jobs(
-                jobs,
-                self.out / "jobs",
-                self.workers,
-                lambda job: bar.advance(task),
-                prepare,
-                self.scheduler,
-                partial(print_notice, bar),
-            )
+        self.run_jobs(jobs, self.out / "jobs", f"sweep over {len(jobs)} points")
         # Jobs are ordered for speed; rows are sorted for the reader.
         table = read_results(jobs, self.out / "jobs")
         table = table.sort_values(["controller", "seed", *list_axes(table), "flock"])
