@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import Annotated, Any
 import tyro
 
 from equiflock._runtime.checks import check_count, check_positive
-from equiflock.cli.jobs import run_and_read_jobs, try_controller
+from equiflock.cli.jobs import WorkerOptions, try_controller
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
 from equiflock.cli.shared_options import (
     EnvironmentArgument,
     EnvironmentOptions,
+    PluginName,
     ScenarioName,
     ScenarioOptions,
     ScenarioOptionsArgument,
@@ -34,7 +34,7 @@ OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png")
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(WorkerOptions):
     """Compare a controller with the package's controllers by the paper's metrics and figures."""
 
     controller: Annotated[str, tyro.conf.Positional]
@@ -49,12 +49,7 @@ class Evaluate:
     out: Path | None = None
     """Run directory, whose results are reused; by default runs/evaluation/CONTROLLER-SCENARIO, with a checksum of a
     weights file, and with the environment if it is not the paper's."""
-    workers: int = os.cpu_count() or 1
-    """Number of worker processes."""
-    scheduler: str | None = None
-    """Address of a Dask scheduler to run the jobs on instead, such as tcp://10.0.0.1:8786."""
-    plugin: str | None = None
-    """Python module or file to import first, which may register your own controllers and scenarios."""
+    plugin: PluginName = None
     force: bool = False
     """Delete an earlier evaluation in the run directory and start again."""
 
@@ -102,9 +97,7 @@ class Evaluate:
         csv, png = (run_dir / f"{scenario.name}{kind}" for kind in (".csv", ".png"))
         # Table and figure show all jobs, including those of earlier calls.
         with lock_run_dir(run_dir, "evaluation", config, OUTPUT_PATTERNS, self.force):
-            table = run_and_read_jobs(
-                title, jobs, run_dir / "jobs", workers=self.workers, scheduler=self.scheduler, plugin=self.plugin
-            )
+            table = self.run_jobs(jobs, run_dir / "jobs", title)
             with atomic_write(csv) as scratch:
                 table.to_csv(scratch, index=False)
             if scenario.figure == "endings":

@@ -1,8 +1,10 @@
-"""Runs the jobs of a command with a progress bar, after a trial of their controllers."""
+"""Commands that run jobs: their options, a progress bar, and a trial of controllers before any job."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,19 +29,28 @@ def try_controller(start: Flock, controller: str, **flight_options: Any) -> None
     list(islice(flight(start, load(controller), **flight_options), TRIAL_STEPS))
 
 
-def run_and_read_jobs(
-    title: str, jobs: Sequence[Job], results_dir: Path, *, workers: int, scheduler: str | None, plugin: str | None
-) -> pd.DataFrame:
-    """Run the jobs that have no results in `results_dir` yet, and return the table of all jobs.
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """Options of a command that runs jobs in several processes. Commands inherit them, and may redeclare one."""
 
-    They run in worker processes or, if it is given, on the workers of a Dask scheduler; these import the plugin, too.
-    """
-    from equiflock._runtime.executors import run_jobs
-    from equiflock._runtime.jobs import read_results
+    workers: int = os.cpu_count() or 1
+    """Number of worker processes."""
+    scheduler: str | None = None
+    """Address of a Dask scheduler to run the jobs on instead, such as tcp://10.0.0.1:8786."""
 
-    with progress() as bar:
-        task = bar.add_task(title, total=len(jobs))
-        prepare = partial(import_plugin, plugin, collect_plugin_sources(plugin)) if plugin else None
-        on_notice = partial(print_notice, bar)
-        run_jobs(jobs, results_dir, workers, lambda job: bar.advance(task), prepare, scheduler, on_notice)
-    return read_results(jobs, results_dir)
+    @property
+    def prepare_worker(self) -> Callable[[], object] | None:
+        """Function that imports the plugin, if the command has one, in a worker; None without a plugin."""
+        plugin = getattr(self, "plugin", None)
+        return partial(import_plugin, plugin, collect_plugin_sources(plugin)) if plugin else None
+
+    def run_jobs(self, jobs: Sequence[Job], results_dir: Path, title: str) -> pd.DataFrame:
+        """Run the jobs that have no results in `results_dir` yet, with a progress bar; return the table of all jobs."""
+        from equiflock._runtime.executors import run_jobs
+        from equiflock._runtime.jobs import read_results
+
+        with progress() as bar:
+            task = bar.add_task(title, total=len(jobs))
+            advance, on_notice = lambda job: bar.advance(task), partial(print_notice, bar)
+            run_jobs(jobs, results_dir, self.workers, advance, self.prepare_worker, self.scheduler, on_notice)
+        return read_results(jobs, results_dir)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from equiflock._runtime.checks import InputError, check_count
 from equiflock._runtime.imports import require_torch
+from equiflock.cli.jobs import WorkerOptions
 from equiflock.cli.terminal import out, print_notice, print_paths, print_text_table, progress
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Reproduce:
+class Reproduce(WorkerOptions):
     """Run the paper's experiments and check its statements.
 
     Flights use the package's weights; the generalization experiment trains new controllers. Writes report.html (ledger,
@@ -45,10 +45,6 @@ class Reproduce:
     """Search all interpretations first, and reproduce the one with which most statements hold."""
     only: tuple[str, ...] = ()
     """Experiments to run: training, connectivity, flocking, leaders, obstacles, generalization; by default all."""
-    workers: int = os.cpu_count() or 1
-    """Number of worker processes."""
-    scheduler: str | None = None
-    """Address of a Dask scheduler to run the jobs on instead, such as tcp://10.0.0.1:8786."""
     films: bool = True
     """Whether to render films."""
     checks: bool = False

@@ -1,4 +1,7 @@
-"""Command-line options of a scenario."""
+"""Options that commands share: of a scenario, of an environment (radio, body, failures), and of worker processes.
+
+The options of a scenario or a body depend on its name, so `add_dynamic_options` adds them before a command is parsed.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import tyro
 from equiflock._runtime.checks import InputError, format_suggestion
 from equiflock._runtime.specs import CONSTANT_WORDS, is_union, read_field_docstrings
 from equiflock.bodies import body_names, make_body
+from equiflock.cli.jobs import WorkerOptions
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.terminal import err, out, parse_floats, parse_integers
 from equiflock.observations.radio import Radio
@@ -28,25 +32,63 @@ from equiflock.simulation.environment import (
 )
 from equiflock.simulation.failures import Failures
 
-PLAIN_TYPES = (bool, int, float, str)
-"""Types whose values can be written on a command line."""
+ENVIRONMENT_OPTIONS = (*RADIO_OPTIONS, "body", *FAILURE_OPTIONS)
+"""Options of every environment, whatever its body."""
+OPTION_DEPENDENCIES: Mapping[str, tuple[str, ...]] = {
+    "burst": ("packet_loss",),
+    "fail_time": ("fail",),
+    "fail_kind": ("fail", "fail_rate"),
+}
+"""Options that have an effect only if one of these other options is above 0."""
+HELP_SUFFIXES: Mapping[str, str] = {
+    "radio_seed": "(Radio only.)",
+    "top_speed": "(--max-speed bounds the initial velocities.)",
+}
+"""Text appended to an option's help: relations to other options, which its docstring cannot name."""
+
+
+# Scenarios.
 
 
 @dataclass(frozen=True)
 class ScenarioOptions:
-    """Options of a scenario. The fields are in the subclasses that `make_options_class` makes for a scenario."""
+    """Options of a scenario. The fields are in the subclasses that `make_class_for` makes for a scenario."""
 
     switches: ClassVar[Mapping[str, Any]] = {}
     """Options such as `orbit` that are switches, with their values when on; they are None when off."""
+
+    @classmethod
+    def make_class_for(cls, scenario: Scenario, reserved_names: Collection[str]) -> type[ScenarioOptions]:
+        """Return a dataclass whose fields are the options of the scenario and of its disk, with its values as defaults.
+
+        Options that cannot be written on a command line, or whose names the command uses itself, are left out.
+        """
+        values = collect_options(scenario)
+        options: dict[str, Any] = {}
+        switches = {}
+        kinds: tuple[Any, ...] = type(scenario), RandomDisk
+        for kind in kinds:
+            hints, helps = get_type_hints(kind), read_field_docstrings(kind)
+            names = [each.name for each in fields(kind) if each.name in values]
+            for name in names:
+                if name in options or name in reserved_names:
+                    continue
+                hint, default = hints[name], values[name]
+                # An option such as `orbit: Orbit | None` becomes a switch; other types that are not plain are left out.
+                if (switch_value := _get_switch_value(hint, default)) is not None:
+                    switches[name], hint, default = switch_value, bool, default is not None
+                elif not _is_plain(hint):
+                    continue
+                argument = tyro.conf.arg(help=helps.get(name, ""))
+                options[name] = name, Annotated[hint, argument], field(default=default)
+        namespace = {"switches": switches, "__annotations__": {}}
+        return make_dataclass("Options", options.values(), bases=(cls,), frozen=True, namespace=namespace)
 
     @property
     def option_values(self) -> dict[str, Any]:
         """Options by name, as keywords of `make_scenario`; switches have their value when on, and None when off."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {
-            name: (self.switches[name] if value else None) if name in self.switches else value
-            for name, value in values.items()
-        }
+        return values | {name: on if values[name] else None for name, on in self.switches.items()}
 
 
 ScenarioName = Annotated[
@@ -72,50 +114,17 @@ def warn_about_disagreement(scenario: Scenario, controller: object) -> None:
         err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
-def make_options_class(default_scenario: Scenario, reserved_names: Collection[str]) -> type[ScenarioOptions]:
-    """Return a dataclass whose fields are the options of the scenario and of its disk, with its values as defaults.
-
-    `reserved_names`, which the command uses itself, and options that cannot be written on a command line are left out.
-    """
-    values = collect_options(default_scenario)
-    option_fields: list[Any] = []
-    switches = {}
-    # The scenario's options first, then those of its disk.
-    kinds: tuple[Any, ...] = type(default_scenario), RandomDisk
-    for kind in kinds:
-        hints, helps = get_type_hints(kind), read_field_docstrings(kind)
-        for each in fields(kind):
-            name = each.name
-            if name not in values or name in reserved_names or name in (previous for previous, *_ in option_fields):
-                continue
-            hint, default = hints[name], values[name]
-            # An option such as `orbit: Orbit | None` becomes a switch; other types that are not plain are left out.
-            if not is_plain(hint):
-                value_when_on = _get_switch_value(hint, default)
-                if value_when_on is None:
-                    continue
-                switches[name], hint, default = value_when_on, bool, default is not None
-            argument = tyro.conf.arg(help=helps.get(name, ""))
-            option_fields.append((name, Annotated[hint, argument], field(default=default)))
-    namespace = {"switches": switches, "__annotations__": {}}
-    return make_dataclass("Options", option_fields, bases=(ScenarioOptions,), frozen=True, namespace=namespace)
-
-
-def is_plain(hint: Any) -> bool:
-    """Return whether values of a type can be written on a command line.
-
-    These are bool, int, float, str, Literal, and unions of them and None.
-    """
-    if get_origin(hint) is Literal:
-        return True
-    parts = [part for part in get_args(hint) if part is not NoneType]
-    return hint in PLAIN_TYPES or (is_union(hint) and all(map(is_plain, parts)))
+def _is_plain(hint: Any) -> bool:
+    """Return whether a type is bool, int, float, str, Literal or a union of these and None, as on a command line."""
+    if is_union(hint):
+        return all(_is_plain(part) for part in get_args(hint) if part is not NoneType)
+    return hint in (bool, int, float, str) or get_origin(hint) is Literal
 
 
 def _get_switch_value(hint: Any, default: Any) -> Any:
-    """Return the value of an option of type `SomeDataclass | None` when it is on.
+    """Return the value of an option of type `SomeDataclass | None` when it is on; None for other types.
 
-    This is the default or, if that is None, a new instance. Return None for other types.
+    This is the default or, if that is None, a new instance.
     """
     kinds = [part for part in get_args(hint) if is_dataclass(part)]
     if NoneType not in get_args(hint) or len(kinds) != 1:
@@ -123,42 +132,7 @@ def _get_switch_value(hint: Any, default: Any) -> Any:
     return kinds[0]() if default is None else default  # type: ignore[operator]
 
 
-def check_scenario_options(default_scenario: Scenario, arguments: Sequence[str], known: Collection[str]) -> None:
-    """Raise InputError for an option in `arguments` that only other scenarios have, which tyro would not recognize.
-
-    `known` are the options of the command.
-    """
-    other_options = {each.name for name in scenario_names() for each in fields(scenario_class(name))}
-    for name in list_option_names(arguments):
-        if name in other_options and name not in known:
-            options = sorted(collect_options(default_scenario))
-            raise InputError(
-                f"scenario {default_scenario.name!r} has no option {name!r}; it has {', '.join(options)}"
-                f"{format_suggestion(name, options)}"
-            )
-
-
-def list_option_names(arguments: Sequence[str]) -> list[str]:
-    """Return the names of the options in unparsed arguments, as field names: `orbit` for --orbit or --no-orbit."""
-    words = [word.partition("=")[0].removeprefix("--") for word in arguments if word.startswith("--")]
-    return [word.removeprefix("no-").replace("-", "_") for word in words]
-
-
-# Command-line options of the environment: radio, body and failures.
-
-ENVIRONMENT_OPTIONS = (*RADIO_OPTIONS, "body", *FAILURE_OPTIONS)
-"""Options of every environment, whatever its body."""
-OPTION_DEPENDENCIES: Mapping[str, tuple[str, ...]] = {
-    "burst": ("packet_loss",),
-    "fail_time": ("fail",),
-    "fail_kind": ("fail", "fail_rate"),
-}
-"""Options that have an effect only if one of these other options is above 0."""
-HELP_SUFFIXES: Mapping[str, str] = {
-    "radio_seed": "(Radio only.)",
-    "top_speed": "(--max-speed bounds the initial velocities.)",
-}
-"""Text appended to an option's help: relations to other options, which its docstring cannot name."""
+# Environments.
 
 
 class Option(NamedTuple):
@@ -181,17 +155,24 @@ class EnvironmentOptions:
 
         Options of the body whose names the command uses itself, `reserved_names`, are left out.
         """
-        options = [_make_field(option) for option in _iter_options([body], reserved_names)]
-        return make_dataclass("Environment", options, bases=(cls,), frozen=True)
+        option_fields = []
+        for name, hint, default, help_text in _iter_options([body], reserved_names):
+            metavar = None
+            # Parse integers as numbers, so that a fraction raises the one-line error of the dataclass, not tyro's.
+            if hint is int or int in get_args(hint):
+                hint, metavar = hint | float, "INT" if hint is int else "{None}|INT"
+            argument = tyro.conf.arg(help=help_text, metavar=metavar)
+            option_fields.append((name, Annotated[hint, argument], field(default=default)))
+        return make_dataclass("Environment", option_fields, bases=(cls,), frozen=True)
 
     def build(self) -> Environment:
         """Return the environment. Raise InputError for an option that has no effect without another one."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed = {each.name: values[each.name] for each in fields(self) if values[each.name] != each.default}
+        changed = {
+            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
+        }
         _check_dependencies({name: [value] for name, value in changed.items()})
         # Options that follow the body's name are defaults here, so they need not be passed again.
-        given = {name: value for name, value in values.items() if name == "body" or name in changed}
-        return Environment.from_options(**given)
+        return Environment.from_options(**{"body": getattr(self, "body", DEFAULT_BODY_NAME), **changed})
 
 
 EnvironmentArgument = Annotated[EnvironmentOptions, tyro.conf.arg(name="")]
@@ -211,27 +192,22 @@ class EnvironmentAxes:
         `body` may name several bodies, separated by commas. Fields are None by default: not given. Options of the
         bodies in `reserved_names` are left out.
         """
-        options = list(_iter_options(body.split(","), reserved_names))
+        options = {option.name: option for option in _iter_options(body.split(","), reserved_names)}
         option_fields: list[Any] = []
-        for name, _, default, help_text in options:
+        for name, _, default, help_text in options.values():
             # An option that is given, even with its default value, becomes a column of the table; None is not given.
             argument = tyro.conf.arg(help=help_text, metavar="STR", help_behavior_hint=f"(default: {default})")
             option_fields.append((name, Annotated[str | None, argument], None))
-        namespace = {"options": {option.name: option for option in options}, "__annotations__": {}}
+        namespace = {"options": options, "__annotations__": {}}
         return make_dataclass("Environments", option_fields, bases=(cls,), frozen=True, namespace=namespace)
-
-    @property
-    def axes(self) -> dict[str, list[Any]]:
-        """List of values of each option that was given."""
-        texts = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: _parse_values(self.options[name], text) for name, text in texts.items() if text is not None}
 
     def build(self) -> list[tuple[dict[str, Any], Environment]]:
         """Return every combination of the given values, as options by name, with its environment.
 
         Raise InputError for an option that has no effect without another one.
         """
-        axes = self.axes
+        texts = {name: getattr(self, name) for name in self.options}
+        axes = {name: _parse_values(self.options[name], text) for name, text in texts.items() if text is not None}
         _check_dependencies(axes)
         points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
         return [(point, Environment.from_options(**point)) for point in points]
@@ -246,18 +222,6 @@ def print_environment(environment: Environment) -> None:
     text = describe_environment(environment)
     if text:
         out.print(f"environment: {text}", highlight=False, markup=False, soft_wrap=True)
-
-
-def check_body_options(body: str, arguments: Sequence[str], known: Collection[str]) -> None:
-    """Raise InputError for an option in `arguments` that only other bodies have; tyro would report it as unrecognized.
-
-    `known` are the options of the command.
-    """
-    for other in body_names():
-        for option in _iter_body_options(other):
-            if option.name not in known and option.name in list_option_names(arguments):
-                # This raises the body's error, which lists its options.
-                Environment.from_options(body=body.partition(",")[0], **{option.name: option.default})
 
 
 def _iter_options(bodies: Sequence[str], reserved_names: Collection[str]) -> Iterator[Option]:
@@ -293,7 +257,7 @@ def _iter_part_options(part: Any, names: Mapping[str, str]) -> Iterator[Option]:
         help_text = helps.get(field_name, "")
         # Docstrings refer to fields by their names; help refers to options.
         for other_name, other_field in names.items():
-            help_text = help_text.replace(f"`{other_field}`", f"--{other_name.replace('_', '-')}")
+            help_text = help_text.replace(f"`{other_field}`", _format_option(other_name))
         help_text = f"{help_text} {HELP_SUFFIXES.get(name, '')}".strip()
         yield Option(name, hints[field_name], getattr(part, field_name), help_text)
 
@@ -303,51 +267,50 @@ def _iter_body_options(name: str) -> Iterator[Option]:
     body: Any = make_body(name)
     hints = get_type_hints(type(body))
     names = map_body_options(body).items()
-    yield from _iter_part_options(body, {option: name for option, name in names if is_plain(hints[name])})
-
-
-def _make_field(option: Option) -> tuple[str, Any, Any]:
-    """Return the dataclass field of an option: name, annotated type, default."""
-    hint, metavar = option.hint, None
-    # Parse integers as numbers, so that a fraction raises the one-line error of the dataclass, not tyro's.
-    if hint is int or int in get_args(hint):
-        hint, metavar = hint | float, "INT" if hint is int else "{None}|INT"
-    return option.name, Annotated[hint, tyro.conf.arg(help=option.help, metavar=metavar)], field(default=option.default)
+    yield from _iter_part_options(body, {option: name for option, name in names if _is_plain(hints[name])})
 
 
 def _parse_values(option: Option, text: str) -> list[Any]:
     """Parse a list of values: numbers such as 0-4 or 0.8,1,1.5, words, and none if the option is optional.
 
-    Ranges include both ends. None comes last. Raise InputError if a value is invalid or repeated.
+    Ranges include both ends. None comes last, wherever it is in the list. Raise InputError if a value is invalid or
+    repeated.
     """
     kinds = {option.hint, *get_args(option.hint)}
     parts = [part.strip() for part in text.split(",")]
-    # None comes last, wherever it is in the list.
-    nones = [None for part in parts if NoneType in kinds and part.lower() == "none"]
-    rest = ",".join(part for part in parts if not (nones and part.lower() == "none"))
+    words = [part for part in parts if NoneType not in kinds or part.lower() != "none"]
+    nones = [None] * (len(parts) - len(words))
     if len(nones) > 1 or (option.hint is str and len(set(parts)) < len(parts)):
         raise InputError(f"{option.name} must list each value once; got {text!r}")
-    if nones and not rest:
-        return [None]
+    if not words:
+        return nones
     if int in kinds:
-        return [*parse_integers(option.name, rest), *nones]
+        return [*parse_integers(option.name, ",".join(words)), *nones]
     if float in kinds:
-        return [*parse_floats(option.name, rest), *nones]
-    return [*(CONSTANT_WORDS.get(part, part) for part in rest.split(",")), *nones]
+        return [*parse_floats(option.name, ",".join(words)), *nones]
+    return [*(CONSTANT_WORDS.get(word, word) for word in words), *nones]
 
 
 def _check_dependencies(given: Mapping[str, Sequence[Any]]) -> None:
-    """Raise InputError for an option that has no effect, as none of the options that it depends on is above 0.
-
-    `given` has the values of each option that was given.
-    """
+    """Raise InputError for an option in `given`, name -> values, that has no effect without one that is above 0."""
     for name, others in OPTION_DEPENDENCIES.items():
         if name in given and not any(value for other in others for value in given.get(other, ())):
-            required = " or ".join(f"--{other.replace('_', '-')}" for other in others)
-            raise InputError(f"--{name.replace('_', '-')} has no effect without {required}")
+            required = " or ".join(map(_format_option, others))
+            raise InputError(f"{_format_option(name)} has no effect without {required}")
 
 
-# Options of the scenario and body that unparsed arguments name, added to a command before parsing.
+def _format_option(name: str) -> str:
+    """Return an option as it is written on the command line: --packet-loss for `packet_loss`."""
+    return f"--{name.replace('_', '-')}"
+
+
+PluginName = Annotated[
+    str | None,
+    tyro.conf.arg(help="Python module or file to import first, which may register your own controllers and scenarios."),
+]
+
+
+# Options of the scenario and the body that unparsed arguments name.
 
 
 def add_dynamic_options(command: Any, arguments: Sequence[str]) -> Any:
@@ -369,31 +332,62 @@ def add_dynamic_options(command: Any, arguments: Sequence[str]) -> Any:
         # Help shows the defaults of the command, if it has any, or else those of the scenario.
         name = _find_option_value("scenario", arguments) or str(command_fields["scenario"].default)
         kind = scenario_class(name.partition(":")[0])
-        scenario = make_scenario(
-            name, command.get_default_options(kind) if hasattr(command, "get_default_options") else None
-        )
-        option_classes["options"] = make_options_class(scenario, known)
+        defaults = command.get_default_options(kind) if hasattr(command, "get_default_options") else None
+        scenario = make_scenario(name, defaults)
+        option_classes["options"] = ScenarioOptions.make_class_for(scenario, known)
         known |= set(collect_options(scenario))
     if "environment" in command_fields:
         body = _find_option_value("body", arguments) or DEFAULT_BODY_NAME
         base_class: Any = command_fields["environment"].default_factory
         option_classes["environment"] = base_class.make_class_for(body, known)
         known |= {each.name for each in fields(option_classes["environment"])}
-        check_body_options(body, arguments, known)
+        _check_body_options(body, _list_option_names(arguments) - known)
     if scenario is not None:
-        check_scenario_options(scenario, arguments, known)
-    return _replace_fields(command, option_classes) if option_classes else command
+        _check_scenario_options(scenario, _list_option_names(arguments) - known)
+    return _replace_fields(command, option_classes) if command_fields else command
 
 
 def _replace_fields(command: Any, option_classes: dict[str, Any]) -> Any:
-    """Return a subclass of the command whose fields of these names have these classes as types and defaults."""
+    """Return a subclass of the command whose fields of these names have these classes as types and defaults.
+
+    `--help` lists the options of workers, which a command inherits, after its own.
+    """
     changed = [
         (name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind))
         for name, kind in option_classes.items()
     ]
-    subclass = make_dataclass(command.__name__, changed, bases=(command,), frozen=True)
+    subclass: Any = make_dataclass(command.__name__, changed, bases=(command,), frozen=True)
     subclass.__doc__ = command.__doc__
+    inherited = {each.name for each in fields(WorkerOptions)}
+    names = sorted(subclass.__dataclass_fields__, key=inherited.__contains__)
+    subclass.__dataclass_fields__ = {name: subclass.__dataclass_fields__[name] for name in names}
     return subclass
+
+
+def _check_body_options(body: str, unknown: Collection[str]) -> None:
+    """Raise InputError if an unknown option is one that only other bodies have; tyro would not say so."""
+    for other in body_names():
+        for option in _iter_body_options(other):
+            if option.name in unknown:
+                # This raises the body's error, which lists its options.
+                Environment.from_options(body=body.partition(",")[0], **{option.name: option.default})
+
+
+def _check_scenario_options(scenario: Scenario, unknown: Collection[str]) -> None:
+    """Raise InputError if an unknown option is one that only other scenarios have; tyro would not say so."""
+    other_options = {each.name for name in scenario_names() for each in fields(scenario_class(name))}
+    for name in other_options.intersection(unknown):
+        options = sorted(collect_options(scenario))
+        raise InputError(
+            f"scenario {scenario.name!r} has no option {name!r}; it has {', '.join(options)}"
+            f"{format_suggestion(name, options)}"
+        )
+
+
+def _list_option_names(arguments: Sequence[str]) -> set[str]:
+    """Return the names of the options in unparsed arguments, as field names: `orbit` for --orbit or --no-orbit."""
+    words = [word.partition("=")[0].removeprefix("--") for word in arguments if word.startswith("--")]
+    return {word.removeprefix("no-").replace("-", "_") for word in words}
 
 
 def _find_option_value(option: str, arguments: Sequence[str]) -> str | None:

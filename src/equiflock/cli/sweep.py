@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from equiflock._runtime.checks import InputError, check_count
-from equiflock.cli.jobs import run_and_read_jobs, try_controller
+from equiflock.cli.jobs import WorkerOptions, try_controller
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
 from equiflock.cli.shared_options import EnvironmentAxes, EnvironmentAxesArgument
 from equiflock.cli.terminal import out, parse_floats, parse_integers, print_paths, print_table
@@ -32,7 +31,7 @@ HEADINGS = {
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(WorkerOptions):
     """Evaluate controllers over a grid of flock sizes, radii, hops, radios, bodies and failures.
 
     Options of radio, body and failures take lists of values, such as --packet-loss 0,0.1,0.2 or --delay 0-2. A network
@@ -64,10 +63,6 @@ class Sweep:
     """Metric of the heat map."""
     out: Path = Path("runs/sweep")
     """Run directory to write."""
-    workers: int = os.cpu_count() or 1
-    """Number of worker processes."""
-    scheduler: str | None = None
-    """Address of a Dask scheduler to run the jobs on instead, such as tcp://10.0.0.1:8786."""
     plugin: str | None = None
     """Python module or file to import first, which may register your own controllers."""
     force: bool = False
@@ -108,9 +103,9 @@ class Sweep:
         # Names of results are derived from the jobs' settings, so a sweep may be extended in its directory.
         config = {"versions": read_package_versions(*(("torch",) if self.epochs else ()))}
         with lock_run_dir(self.out, "sweep", config, OUTPUT_PATTERNS, self.force):
-            self._run_jobs(jobs)
+            self._run_grid(jobs)
 
-    def _run_jobs(self, jobs: list[SweepJob]) -> None:
+    def _run_grid(self, jobs: list[SweepJob]) -> None:
         """Run the jobs that have no results yet; write and print the results of all jobs, and draw the heat map.
 
         Raise InputError if no grid point has initial conditions.
@@ -118,14 +113,7 @@ class Sweep:
         from equiflock._runtime.files import atomic_write
         from equiflock.evaluation.sweep import draw_sweep, list_axes, summarize_sweep
 
-        table = run_and_read_jobs(
-            f"sweep over {len(jobs)} points",
-            jobs,
-            self.out / "jobs",
-            workers=self.workers,
-            scheduler=self.scheduler,
-            plugin=self.plugin,
-        )
+        table = self.run_jobs(jobs, self.out / "jobs", f"sweep over {len(jobs)} points")
         # Jobs are ordered for speed; rows are sorted for the reader.
         table = table.sort_values(["controller", "seed", *list_axes(table), "flock"])
         medians = summarize_sweep(table)

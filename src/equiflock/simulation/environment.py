@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, cast
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock.bodies import DoubleIntegrator, body_names, make_body
+from equiflock.bodies.registry import body_class
 from equiflock.flock import Flock, Role
 from equiflock.observations.radio import IDEAL_RADIO, Radio, check_radio
 from equiflock.protocols import AnyBody
@@ -29,7 +32,22 @@ BODY_OPTION_NAMES: Mapping[str, str] = {"top_speed": "max_speed", "body_seed": "
 DEFAULT_BODY_NAME = "double-integrator"
 DEFAULT_BODY = DoubleIntegrator()
 MAX_SUFFIX_LENGTH = 80
-"""Longest environment suffix of a file name, in characters; longer ones are hashed."""
+"""Longest environment suffix of a file name; longer ones are hashed."""
+BODY_TEXTS: Mapping[str, str] = {
+    "max_acceleration": "at most {:g} of acceleration",
+    "max_speed": "at most {:g} of speed",
+    "max_turn_rate": "at most {:g} rad/s of turning",
+    "drag": "drag of {:g} per second",
+    "lag": "{:g} s of lag",
+    "gust": "gusts of {:g}",
+}
+"""Text of each field of a body; other fields appear by name."""
+FAILURE_TEXTS: Mapping[FailureKind, tuple[str, str]] = {
+    "stopped": ("stops", "stop"),
+    "silent": ("falls silent", "fall silent"),
+    "drifting": ("drifts uncontrolled", "drift uncontrolled"),
+}
+"""Verb of each failure kind, singular and plural."""
 PART_CHECKS: Mapping[str, Callable[[object], object]] = {
     "radio": check_radio,
     "body": check_body,
@@ -83,16 +101,14 @@ class Environment:
 
         Raises InputError if the body is not registered.
         """
-        options = {
-            name: _to_int_if_whole(getattr(part, field))
-            for part, default, names in (
-                (self.radio, IDEAL_RADIO, RADIO_OPTIONS),
-                (self.failures, NO_FAILURES, FAILURE_OPTIONS),
-            )
-            for name, field in names.items()
-            if getattr(part, field) != getattr(default, field)
-        }
-        return options if self.body == DEFAULT_BODY else {**options, "body": _format_body(self.body)}
+        options: dict[str, Any] = {}
+        for part, names in ((self.radio, RADIO_OPTIONS), (self.failures, FAILURE_OPTIONS)):
+            changed = _list_changed_fields(part)
+            options |= {name: changed[field] for name, field in names.items() if field in changed}
+        if self.body == DEFAULT_BODY:
+            return options
+        body_fields = [f"{name}={value}" for name, value in _list_changed_fields(self.body).items()]
+        return {**options, "body": ":".join([_find_body_name(self.body), *body_fields])}
 
     @property
     def file_suffix(self) -> str:
@@ -121,7 +137,8 @@ class Environment:
 
     def __repr__(self) -> str:
         # Names of job results derive from this text: equal environments must have equal texts.
-        return _format_dataclass(self)
+        parts = (f"{name}={_format_part(part)}" for name, part in _list_changed_fields(self).items())
+        return f"Environment({', '.join(parts)})"
 
 
 DEFAULT_ENVIRONMENT = Environment()
@@ -152,77 +169,50 @@ def apply_shorthands(environment: Environment | None, **shorthands: object) -> E
 
 
 def _build_part(make: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> Any:
-    """Build a part from options; `names` maps each option to a field.
-
-    InputError names the option rather than the field.
-    """
+    """Build a part from options, whose fields are `names`; an InputError names the option rather than the field."""
     try:
         return make(**{names[name]: value for name, value in options.items()})
     except InputError as error:
-        text = str(error)
-        for name, field in names.items():
-            if name in options and text.startswith(f"{field} "):
-                text = name + text.removeprefix(field)
-                break
-        raise InputError(text) from None
+        field, _, rest = str(error).partition(" ")
+        option = next((name for name in options if names[name] == field), field)
+        raise InputError(f"{option} {rest}") from None
 
 
-def _format_dataclass(part: Any) -> str:
-    """Return the text of a dataclass with the fields that differ from their defaults; of other objects their repr."""
-    if not is_dataclass(part):
-        return repr(_to_int_if_whole(part))
-    texts = [(each, _format_dataclass(getattr(part, each.name))) for each in fields(part)]
-    changed = [f"{each.name}={text}" for each, text in texts if text != _format_dataclass(each.default)]
-    return f"{type(part).__name__}({', '.join(changed)})"
+def _list_changed_fields(part: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults.
 
-
-def _format_body(body: AnyBody) -> str:
-    """Return a body as text NAME:OPTION=VALUE.., with the options that differ from the defaults.
-
-    Raise InputError if its class is not registered.
+    Whole floats become int, so that equal parts have equal texts.
     """
-    names = [name for name in body_names() if type(make_body(name)) is type(body)]
-    if not names:
-        raise InputError(f"body must be a registered one, {', '.join(body_names())}; got {body!r}")
-    default = make_body(names[0])
-    parts = [names[0]]
-    for each in fields(cast(Any, body)):
-        value = getattr(body, each.name)
-        if value != getattr(default, each.name):
-            parts.append(f"{each.name}={_to_int_if_whole(value)}")
-    return ":".join(parts)
+    changed = {}
+    for each in fields(part):
+        value = getattr(part, each.name)
+        default: Any = each.default if each.default_factory is MISSING else each.default_factory()
+        if not np.array_equal(value, default):  # a user's body may have arrays
+            changed[each.name] = int(value) if isinstance(value, float) and value.is_integer() else value
+    return changed
 
 
-def _to_int_if_whole(value: Any) -> Any:
-    """Return 2 for 2.0, so that equal environments have equal texts."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _format_part(part: Any) -> str:
+    """Return a dataclass as text with the fields that differ from their defaults; of other objects their repr."""
+    if not is_dataclass(part):
+        return repr(part)
+    texts = (f"{name}={value!r}" for name, value in _list_changed_fields(part).items())
+    return f"{type(part).__name__}({', '.join(texts)})"
 
 
-# The environment of a flight as text, for tables and titles.
-
-BODY_TEXTS: Mapping[str, str] = {
-    "max_acceleration": "at most {:g} of acceleration",
-    "max_speed": "at most {:g} of speed",
-    "max_turn_rate": "at most {:g} rad/s of turning",
-    "drag": "drag of {:g} per second",
-    "lag": "{:g} s of lag",
-    "gust": "gusts of {:g}",
-}
-"""Text of each body option; other options appear by name."""
-FAILURE_TEXTS: Mapping[FailureKind, tuple[str, str]] = {
-    "stopped": ("stops", "stop"),
-    "silent": ("falls silent", "fall silent"),
-    "drifting": ("drifts uncontrolled", "drift uncontrolled"),
-}
-"""Verb of each failure kind, singular and plural."""
+def _find_body_name(body: AnyBody) -> str:
+    """Return the name of a body; raise InputError if its class is not registered."""
+    for name in body_names():
+        if body_class(name) is type(body):
+            return name
+    raise InputError(f"body must be a registered one, {', '.join(body_names())}; got {body!r}")
 
 
 def describe_environment(environment: Environment) -> str:
     """Return a text such as "20% packet loss, 1 step of delay; 5 agents stop at 1 s", or "" for the default."""
-    body: str = environment.settings.get("body", DEFAULT_BODY_NAME)
     parts = (
         _describe_radio(environment.radio),
-        _describe_body(body.partition(":")[0], environment.body),
+        _describe_body(environment.body),
         _describe_failures(environment.failures),
     )
     return "; ".join(", ".join(phrases) for phrases in parts if phrases)
@@ -249,18 +239,15 @@ def _format_steps(number: int) -> str:
     return f"{number} step{'' if number == 1 else 's'}"
 
 
-def _describe_body(name: str, body: Any) -> list[str]:
-    """Return a phrase per field that differs from the default of this body, without the seed.
-
-    The name comes first unless it is that of the default body.
-    """
-    default = make_body(name)
-    values = {each.name: getattr(body, each.name) for each in fields(body)} if is_dataclass(body) else {}
+def _describe_body(body: AnyBody) -> list[str]:
+    """Return the name, unless it is that of the default body, and a phrase per changed field except the seed."""
+    changed = _list_changed_fields(body)
+    changed.pop("seed", None)
     phrases = [
-        BODY_TEXTS[option].format(value) if option in BODY_TEXTS and value is not None else f"{option} {value}"
-        for option, value in values.items()
-        if value != getattr(default, option) and option != "seed"
+        BODY_TEXTS[field].format(value) if field in BODY_TEXTS and value is not None else f"{field} {value}"
+        for field, value in changed.items()
     ]
+    name = _find_body_name(body)
     return phrases if name == DEFAULT_BODY_NAME else [name, *phrases]
 
 

@@ -71,12 +71,8 @@ class Range:
 def parse_range(name: str, text: str, distribution: Distribution) -> Range | float:
     """Parse a text such as 0-0.5; return a number if the text is one, or if both ends are equal.
 
-    Raise InputError if the text is neither, or if the first number is the larger. Numbers have no sign.
-
-    Args:
-        name: name of the setting, for errors.
-        text: one number, or two with a minus between them.
-        distribution: distribution of the range; uniform_integer accepts only integers.
+    Numbers have no sign; uniform_integer accepts only integers. Raise InputError, which starts with `name`, if the text
+    is neither, or if the first number is the larger.
     """
     number = rf"(\d{{1,{MAX_DIGITS}}})" if distribution == "uniform_integer" else NUMBER_PATTERN
     match = re.fullmatch(rf"\s*{number}(?:\s*-\s*{number})?\s*", text)
@@ -143,8 +139,7 @@ def _parse_value(name: str, value: Any) -> Any:
 class EnvironmentRanges:
     """Environments of a training: every flight draws a number from each range of its radio and body; no agent fails.
 
-    Args:
-        values: a value from `parse_range_option` for each of `RANGE_DISTRIBUTIONS`.
+    `values` has a value from `parse_range_option` for each of `RANGE_DISTRIBUTIONS`.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -155,11 +150,11 @@ class EnvironmentRanges:
     def check(self) -> None:
         """Raise InputError if a combination of range ends is invalid, e.g. short bursts with a high packet loss."""
         # If all corners of the ranges of a part are valid, so is everything between them.
-        of_radio = {name: ends for name, ends in self._ranges.items() if name in RADIO_OPTIONS}
-        of_body = {name: ends for name, ends in self._ranges.items() if name not in RADIO_OPTIONS}
-        for ranges in (of_radio, of_body):
-            for corner in product(*map(_get_ends, ranges.values())):
-                Environment.from_options(**self._numbers, **dict(zip(ranges, corner, strict=True)))
+        of_radio = [name for name in self._ranges if name in RADIO_OPTIONS]
+        of_body = [name for name in self._ranges if name not in RADIO_OPTIONS]
+        for names in (of_radio, of_body):
+            for corner in product(*(_get_ends(self._ranges[name]) for name in names)):
+                Environment.from_options(**self._numbers, **dict(zip(names, corner, strict=True)))
 
     def draw(self, seed: int, epoch: int) -> Environment:
         """Draw the environment of an epoch's flight, including its seeds; it depends only on seed and epoch."""

@@ -8,9 +8,10 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from equiflock._runtime.checks import InputError, check_choice, check_count, is_finite, shorten_repr
+from equiflock._runtime.checks import InputError, check_choice, check_count, shorten_repr
 from equiflock._runtime.jit import Array, Index, kernel
 from equiflock._runtime.randomness import hash_combine, hash_seed, hash_to_uniform
+from equiflock.bodies.limits import check_not_negative
 from equiflock.flock import FOLLOWER, Condition, Flock, FlockArrays
 
 NEVER = np.iinfo(np.int64).max
@@ -44,35 +45,22 @@ class Failures:
         check_choice("kind", self.kind, get_args(FailureKind))
         check_count("agents", self.agents, least=0)
         check_count("seed", self.seed, least=0)
-        for name in ("time", "rate"):
-            if not (is_finite(getattr(self, name)) and getattr(self, name) >= 0.0):
-                raise InputError(
-                    f"{name} must be a finite number of at least 0; got {shorten_repr(getattr(self, name))}"
-                )
+        check_not_negative(self, "time", "rate")
 
     @property
     def is_empty(self) -> bool:
         """Whether no agent ever fails."""
         return self.agents == 0 and self.rate == 0.0
 
-    @property
-    def condition(self) -> Condition:
-        """Condition of failed agents."""
-        return Condition[self.kind.upper()]
-
     def compute_failure_step(self, time_step: float) -> int:
         """Return the step at which `agents` fail: the first one not before `time`."""
         return int(_round_up_to_steps(np.array(self.time), time_step))
 
     def draw_failure_steps(self, flock: Flock, time_step: float) -> Int64[np.ndarray, "B N"]:
-        """Return the step at which each agent fails, (B, N); `NEVER` for those that do not.
+        """Return the step at which each agent of a flock at t = 0 fails, (B, N); `NEVER` for those that do not.
 
         It is a function of the seed, the index of the flock in its batch and that of the agent in its flock. Only
         working followers can fail. Raise InputError if a flock has fewer than `agents` of them.
-
-        Args:
-            flock: the agents at t = 0.
-            time_step: dt, in seconds.
         """
         can_fail = (flock.roles == FOLLOWER) & (flock.conditions == Condition.WORKING)
         fewest = can_fail.sum(axis=1).min()
@@ -93,7 +81,7 @@ class Failures:
 
     def make_schedule(self, flock: Flock, time_step: float) -> FailureSchedule:
         """Return the schedule of a flight that starts with this flock."""
-        return FailureSchedule(self.condition, self.draw_failure_steps(flock, time_step))
+        return FailureSchedule(Condition[self.kind.upper()], self.draw_failure_steps(flock, time_step))
 
 
 NO_FAILURES = Failures()
@@ -108,27 +96,19 @@ def check_failures(failures: object) -> Failures:
     return failures
 
 
+@dataclass
 class FailureSchedule:
-    """The failure step of each agent of a flight.
+    """The failures of a flight."""
 
-    Args:
-        condition: condition of failed agents.
-        steps: (B, N), step at which each agent fails, `NEVER` if it does not.
-    """
-
-    def __init__(self, condition: Condition, steps: Int64[np.ndarray, "B N"]) -> None:
-        self.condition = condition
-        self.steps = steps
+    condition: Condition
+    """Condition of failed agents."""
+    steps: Int64[np.ndarray, "B N"]
+    """Step at which each agent fails, `NEVER` if it does not."""
 
     def apply_failures(self, step: int, flying: Bool[np.ndarray, " B"], state: FlockArrays) -> bool:
-        """Apply the failures due at exactly this step to the state, in place; return whether there are any.
+        """Apply the failures due at exactly this step to the writable state, in place; return whether there are any.
 
         Only working followers of flying flocks fail: their condition changes, and stopped agents get zero velocity.
-
-        Args:
-            step: number of the step.
-            flying: (B,), which flocks fly; the others do not change.
-            state: writable arrays of the flock.
         """
         due = (self.steps == step) & flying[:, None]
         # A change of the flock in flight may have made some of these agents leaders.

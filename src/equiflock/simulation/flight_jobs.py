@@ -53,13 +53,12 @@ def fly(
 
 
 def resolve_measures(scenario: Scenario) -> dict[str, Measure]:
-    """Return the measures of a scenario, functions of a moment, by name.
+    """Return the measures of a scenario by name, which is the column of a table.
 
-    Raise InputError if one is neither the name of a metric of the package nor a named function.
+    Raise InputError if one is neither the name of a metric of the package nor a named function of a moment.
     """
     result: dict[str, Measure] = {}
     for measure in scenario.measures:
-        # Either the name of a metric of the package, or a function, whose name becomes the column.
         if isinstance(measure, str):
             if measure not in MOMENT_METRICS:
                 raise_wrong_choice(f"a measure of scenario {scenario.name!r}", measure, tuple(MOMENT_METRICS))
@@ -76,15 +75,11 @@ def scenario_to_dict(scenario: Scenario) -> dict[str, Any]:
 
     Options that JSON cannot represent are replaced by a description.
     """
-    return {
-        "scenario": scenario.name,
-        "start": {name: _to_json_value(value) for name, value in collect_options(scenario).items()},
+    start = {
+        name: value if isinstance(value, (bool, int, float, str, NoneType)) else describe_part(value)
+        for name, value in collect_options(scenario).items()
     }
-
-
-def _to_json_value(value: Any) -> Any:
-    """Return a bool, number, text or None unchanged, and a description of any other value."""
-    return value if isinstance(value, (bool, int, float, str, NoneType)) else describe_part(value)
+    return {"scenario": scenario.name, "start": start}
 
 
 def build_outcome_table(run: Trajectory) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock._runtime.jit import Array, Index, kernel
 from equiflock._runtime.memory import as_read_only
-from equiflock.flock import Condition, Flock, Role
+from equiflock.flock import Flock, Role
 from equiflock.graph import geometry
 from equiflock.graph.radius_graph import components, label_components, run_over_flocks
 from equiflock.protocols import Moment
@@ -31,7 +31,8 @@ MetricValues: TypeAlias = Float64[np.ndarray, "*frames B"]
 
 def velocity_variance(subject: Subject) -> MetricValues:
     """var(v) = (1/N) sum_i |v_i - mean(v)|^2: 0 when all agents fly with the same velocity."""
-    return _apply_to_vectors(_compute_variances, _get_velocities(subject), _get_working_mask(subject))
+    flock = _stack_frames(subject)
+    return _apply_to_vectors(_compute_variances, subject, flock.velocities, flock.working)
 
 
 def mean_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
@@ -39,14 +40,15 @@ def mean_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
 
     (F - 1, B) for a trajectory, since no step follows its last frame.
     """
-    return _apply_to_vectors(_compute_mean_norms, _get_accelerations(subject), _get_working_mask(subject))
+    accelerations = _get_accelerations(subject)
+    return _apply_to_vectors(_compute_mean_norms, subject, accelerations, _stack_frames(subject).working)
 
 
 def peak_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
     """Max over i of |a_i|, failed agents included: the largest command to a body; (F - 1, B) for a trajectory."""
-    return _apply_to_vectors(
-        _compute_largest_norms, _get_accelerations(subject), _get_flock(subject).roles != Role.OBSTACLE
-    )
+    accelerations = _get_accelerations(subject)
+    mask = _stack_frames(subject).roles != Role.OBSTACLE
+    return _apply_to_vectors(_compute_largest_norms, subject, accelerations, mask)
 
 
 def ivv(run: Trajectory) -> Float64[np.ndarray, " B"]:
@@ -71,14 +73,13 @@ def mean_leader_velocity_distance(subject: Subject) -> MetricValues:
 
     v_L is the leaders' velocity (the mean, if they differ). Raise InputError if a flock has no working leader.
     """
-    # v_L, then the mean over all agents of |v_i - v_L|.
-    velocities, working, roles = _get_velocities(subject), _get_working_mask(subject), _get_flock(subject).roles
-    leaders = working.reshape(-1, *roles.shape) & (roles == Role.LEADER)
+    flock = _stack_frames(subject)
+    leaders = flock.working & (flock.roles == Role.LEADER)
     if not leaders.any(axis=-1).all():
         raise InputError("mean_leader_velocity_distance needs a leader in every flock")
-    frames = velocities.reshape(-1, *velocities.shape[-3:])
-    distances = frames - frames.mean(axis=-2, where=leaders[..., None], keepdims=True)
-    return _apply_to_vectors(_compute_mean_norms, distances.reshape(velocities.shape), working)
+    # v_L, then the mean over all agents of |v_i - v_L|.
+    distances = flock.velocities - flock.velocities.mean(axis=-2, where=leaders[..., None], keepdims=True)
+    return _apply_to_vectors(_compute_mean_norms, subject, distances, flock.working)
 
 
 def minimum_separation(subject: Subject) -> MetricValues:
@@ -101,14 +102,10 @@ def largest_velocity_difference(subject: Subject) -> MetricValues:
 def component_count(subject: Subject, comm_radius: float | None = None) -> MetricValues:
     """Number of connected components of the communication graph of working agents, directions ignored.
 
-    Args:
-        subject: a flock, moment or trajectory.
-        comm_radius: R; default: that of the flock or flight.
+    `comm_radius` replaces that of the flock or flight.
     """
     # Components are numbered from 0.
-    stacked = _stack_frames(subject)
-    counts: MetricValues = components(stacked, comm_radius).max(axis=1) + 1.0
-    return counts.reshape(_get_velocities(subject).shape[:-2])
+    return _unstack_frames(components(_stack_frames(subject), comm_radius).max(axis=1) + 1.0, subject)
 
 
 def message_component_count(subject: Moment) -> MetricValues:
@@ -123,53 +120,6 @@ def message_component_count(subject: Moment) -> MetricValues:
         )
     counts: MetricValues = label_components(subject.compute_message_graph(), subject.flock.working).max(axis=1) + 1.0
     return counts
-
-
-def _get_accelerations(subject: Moment | Trajectory) -> Array:
-    """Return accelerations (B, N, D), or those of all steps of a trajectory, (F - 1, B, N, D)."""
-    if not isinstance(subject, (Moment, Trajectory)):
-        raise InputError(f"a metric of accelerations needs a Moment or a Trajectory; got {shorten_repr(subject)}")
-    return subject.accelerations
-
-
-def _get_flock(subject: Subject) -> Flock:
-    """Return the flock of any subject; for a trajectory, whose roles never change, that of the last frame.
-
-    Raise InputError for anything else.
-    """
-    if isinstance(subject, Moment):
-        return subject.flock
-    if isinstance(subject, Trajectory):
-        return subject.flock()
-    if not isinstance(subject, Flock):
-        raise InputError(f"a metric needs a Flock, a Moment or a Trajectory; got {shorten_repr(subject)}")
-    return subject
-
-
-def _get_velocities(subject: Subject) -> Array:
-    """Return velocities (B, N, D), or those of all frames of a trajectory, (F, B, N, D)."""
-    return subject.velocities if isinstance(subject, Trajectory) else _get_flock(subject).velocities
-
-
-def _get_working_mask(subject: Subject) -> Array:
-    """Return the mask of working leaders and followers, (B, N); (F * B, N) for a trajectory with failed agents."""
-    if not isinstance(subject, Trajectory) or not np.count_nonzero(subject.conditions):
-        return _get_flock(subject).working
-    working: Array = (subject.roles != Role.OBSTACLE) & (subject.conditions == Condition.WORKING)
-    return working.reshape(-1, working.shape[-1])
-
-
-def _apply_to_vectors(measure: Callable[..., None], vectors: Array, mask: Array) -> MetricValues:
-    """Apply a kernel for one vector per agent, (.., B, N, D), to every frame and flock; return (.., B).
-
-    Runs on several threads. `mask`, (B, N) or (F * B, N), selects the agents that count.
-    """
-    *frames, N, D = vectors.shape
-    result = np.empty(frames)
-    stacked = as_read_only(np.ascontiguousarray(vectors).reshape(-1, N, D))
-    parts = threads.split_flocks(len(stacked), N)
-    threads.run_parallel(measure, [(stacked, mask, result.reshape(-1), *part) for part in parts])
-    return result
 
 
 def _integrate_metric(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
@@ -194,10 +144,21 @@ def _integrate_metric(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
     return np.asarray(run.time_step * values.sum(axis=0, where=is_flying))
 
 
+def _get_accelerations(subject: Moment | Trajectory) -> Array:
+    """Return accelerations (B, N, D), or those of all steps of a trajectory, ((F - 1) * B, N, D)."""
+    if not isinstance(subject, (Moment, Trajectory)):
+        raise InputError(f"a metric of accelerations needs a Moment or a Trajectory; got {shorten_repr(subject)}")
+    return subject.accelerations.reshape(-1, *subject.accelerations.shape[-2:])
+
+
 def _stack_frames(subject: Subject) -> Flock:
     """Return all frames of a trajectory as one batch of F * B flocks; for a moment or a flock, the flock."""
+    if isinstance(subject, Moment):
+        return subject.flock
+    if isinstance(subject, Flock):
+        return subject
     if not isinstance(subject, Trajectory):
-        return _get_flock(subject)
+        raise InputError(f"a metric needs a Flock, a Moment or a Trajectory; got {shorten_repr(subject)}")
     # Roles, obstacles and groups are the same in every frame.
     frames, B, N, D = subject.positions.shape
     agent_arrays = (
@@ -208,24 +169,40 @@ def _stack_frames(subject: Subject) -> Flock:
     return Flock.view(*vectors, *agent_arrays, comm_radius=subject.comm_radius)
 
 
+def _unstack_frames(values: Array, subject: Subject) -> MetricValues:
+    """Return the values of stacked frames as (F, B), or (F - 1, B), for a trajectory, else unchanged."""
+    return values.reshape(-1, len(subject.steps)) if isinstance(subject, Trajectory) else values
+
+
+def _apply_to_vectors(measure: Callable[..., None], subject: Subject, vectors: Array, mask: Array) -> MetricValues:
+    """Apply a kernel for one vector per agent to all stacked frames on several threads.
+
+    `mask` (F * B, N) selects the agents that count.
+    """
+    result = np.empty(len(vectors))
+    stacked = as_read_only(np.ascontiguousarray(vectors))
+    parts = threads.split_flocks(*vectors.shape[:2])
+    threads.run_parallel(measure, [(stacked, mask, result, *part) for part in parts])
+    return _unstack_frames(result, subject)
+
+
 def _apply_to_points(
     measure: Callable[..., bool], subject: Subject, vectors: str, pairwise_limit: int, *, include_failed: bool = False
 ) -> MetricValues:
-    """Apply a kernel to the points of every frame and flock; return (F, B) for a trajectory, else (B,).
+    """Apply a kernel to the points of all stacked frames: their "positions" or "velocities".
 
-    `vectors` names the array of the points, "positions" or "velocities". In flocks of up to `pairwise_limit` agents the
-    kernel compares all pairs. Obstacle agents never count, failed agents only with `include_failed`.
+    In flocks of up to `pairwise_limit` agents the kernel compares all pairs. Obstacle agents never count, failed agents
+    only with `include_failed`.
     """
     stacked = _stack_frames(subject)
     mask = stacked.roles != Role.OBSTACLE if include_failed else stacked.working
     result = np.empty(len(stacked))
     use_search = True if stacked.shape[1] > pairwise_limit else None
     run_over_flocks(measure, stacked, getattr(stacked, vectors), mask, result, use_search)
-    return result.reshape(_get_velocities(subject).shape[:-2])
+    return _unstack_frames(result, subject)
 
 
-# Kernels over vectors (F * B, N, D) of the flocks first .. last - 1. `mask` selects the agents that count: (B, N), the
-# same for all frames, or (F * B, N).
+# Kernels over vectors (F * B, N, D) of the flocks first .. last - 1; `mask` (F * B, N) selects the agents that count.
 
 
 @kernel
@@ -234,7 +211,7 @@ def _compute_variances(vectors: Array, mask: Array, result: Array, first: Index,
     _, N, D = vectors.shape
     mean = np.empty(D)
     for b in range(first, last):
-        selected = mask[b % len(mask)]
+        selected = mask[b]
         count = max(selected.sum(), 1)
         # mean(v), then the sum of |v_i - mean(v)|^2.
         mean[:] = 0.0
@@ -255,7 +232,7 @@ def _compute_variances(vectors: Array, mask: Array, result: Array, first: Index,
 def _compute_mean_norms(vectors: Array, mask: Array, result: Array, first: Index, last: Index) -> None:
     """Write the mean over selected agents of |v_i| into result."""
     for b in range(first, last):
-        norms = _compute_norms(vectors[b], mask[b % len(mask)])
+        norms = _compute_norms(vectors[b], mask[b])
         total = 0.0
         for norm in norms:
             total += norm
@@ -266,7 +243,7 @@ def _compute_mean_norms(vectors: Array, mask: Array, result: Array, first: Index
 def _compute_largest_norms(vectors: Array, mask: Array, result: Array, first: Index, last: Index) -> None:
     """Write the largest |v_i| of selected agents, of which there is at least one, into result."""
     for b in range(first, last):
-        result[b] = _compute_norms(vectors[b], mask[b % len(mask)]).max()
+        result[b] = _compute_norms(vectors[b], mask[b]).max()
 
 
 @kernel

@@ -23,7 +23,7 @@ from equiflock.simulation.body_motion import BodyState
 from equiflock.simulation.environment import Environment, apply_shorthands
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight_builder import flight
-from equiflock.simulation.trajectory import Trajectory
+from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 from equiflock.version import __version__
 
 MAX_STEPS = 100_000_000
@@ -86,17 +86,24 @@ def simulate(
     # An endless flight accepts any time of failure; in this one no agent would fail.
     if failures.agents > 0 and failures.compute_failure_step(time_step) > steps:
         raise InputError(f"failures.time must be at most the duration, {steps * time_step:g} s; got {failures.time:g}")
-    # The loop checks its arguments, so use its time step and radius from here on.
-    parts: dict[str, Any] = {"ending": ending, "orbit": orbit, "obstacles": obstacles, "body_state": body_state}
-    loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, environment=environment, **parts)
-    time_step, comm_radius, duration = loop.time_step, loop.comm_radius, float(duration)
+    loop = flight(
+        start,
+        controller,
+        time_step=time_step,
+        comm_radius=comm_radius,
+        environment=environment,
+        ending=ending,
+        orbit=orbit,
+        obstacles=obstacles,
+        body_state=body_state,
+    )
     # All settings on which the results depend, except the start itself.
     settings = {
         "controller": getattr(controller, "name", type(controller).__name__),
         "senses": asdict(controller.senses),
-        "time_step": time_step,
-        "duration": duration,
-        "comm_radius": comm_radius,
+        "time_step": loop.time_step,
+        "duration": float(duration),
+        "comm_radius": loop.comm_radius,
         "body": describe_part(environment.body),
         "ending": describe_part(ending),
         "orbit": describe_part(orbit),
@@ -110,21 +117,13 @@ def simulate(
     settings = _to_json_types(settings)
     # Allocate frames and series before the first step, so that a lack of memory shows at once.
     frames = _FrameBuffer(steps, keep_every, start.shape, loop.body_state)
-    measures = _name_measures(record)
-    series = {name: np.empty((steps + 1, len(start))) for name in measures}
+    series = _SeriesBuffer(steps, len(start), record)
     flown_steps = np.zeros(len(start), np.int64)
-    # Measure a flock for the last time at the step at which it ends.
-    changed = np.ones(len(start), bool)
-
     # Without measures, callback and ending, the steps between frames need no moments.
-    every_moment = bool(measures) or on_step is not None or ending is not None
+    every_moment = bool(series.measures) or on_step is not None or ending is not None
     for moment in loop:
         frames.add(moment)
-        # Ended flocks repeat their last values; measures receive only the others.
-        for name, measure in measures.items():
-            if not changed.all():
-                series[name][moment.step] = series[name][moment.step - 1]
-            series[name][moment.step, changed] = measure(_select_flocks(moment, changed))
+        series.add(moment)
         if on_step is not None:
             on_step(moment)
         if moment.step == steps or not moment.flying.any():
@@ -132,28 +131,23 @@ def simulate(
         # Flying flocks make the step to the next moment, and the skipped ones before it.
         skipped = 0 if every_moment else frames.next_step - moment.step - 1
         flown_steps[moment.flying] = moment.step + 1 + skipped
-        changed = moment.flying
         if skipped > 0:
             loop.skip(skipped)
     # If all flocks ended early, repeat their last states until the end of the duration.
     frames.fill_rest(moment)
-    for values in series.values():
-        values[moment.step + 1 :] = values[moment.step]
-
+    series.fill_rest(moment)
     return Trajectory(
-        times=frames.frame_steps * time_step,
+        times=frames.frame_steps * loop.time_step,
         positions=frames.positions,
         velocities=frames.velocities,
         accelerations=frames.accelerations,
         conditions=frames.conditions,
-        roles=start.roles.copy(),
-        obstacles=start.obstacles.copy(),
-        groups=start.groups.copy(),
+        **{name: getattr(start, name).copy() for name in STATIC_ARRAYS},
         steps=flown_steps,
         outcomes=np.where(moment.flying, Outcome.TIME_UP, moment.outcomes).astype(np.int8),
-        time_step=time_step,
-        comm_radius=comm_radius,
-        series=series,
+        time_step=loop.time_step,
+        comm_radius=loop.comm_radius,
+        series=series.values,
         config=settings,
         body_state=frames.body_state,
     )
@@ -180,7 +174,6 @@ def describe_part(part: object) -> Any:
     """
     if part is None:
         return None
-    # The fields of a dataclass; the public attributes of any other object.
     attributes = asdict(part) if is_dataclass(part) and not isinstance(part, type) else getattr(part, "__dict__", {})
     values = {
         name: value
@@ -192,7 +185,6 @@ def describe_part(part: object) -> Any:
 
 def _to_json_types(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings as a file would return them, with lists for tuples; raise InputError if JSON cannot."""
-    # Through JSON and back, so that a trajectory in memory equals the one that is loaded from disk.
     try:
         result: dict[str, Any] = json.loads(json.dumps(settings))
         return result
@@ -209,7 +201,6 @@ def _name_measures(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[st
         raise InputError(f"record must be a list or a mapping of functions; got {shorten_repr(record)}")
     if isinstance(record, Mapping):
         return dict(record)
-    # In a list, the name of a function is that of its series; two lambdas have the same name.
     measures = list(record)
     names = [getattr(measure, "__name__", "") for measure in measures]
     if len(set(names)) < len(names) or "" in names:
@@ -221,28 +212,23 @@ class _FrameBuffer:
     """The frames to keep, filled in during the flight."""
 
     def __init__(self, steps: int, keep_every: int | None, shape: tuple[int, int, int], body_state: BodyState) -> None:
-        every = keep_every or max(steps, 1)
-        # Three arrays of float64, conditions, and body state. Raise an error with a hint here, rather than let the
-        # system run out of memory in the middle of a flight.
-        frames = -(-steps // every) + 1
+        # The steps of the frames, always including the first and the last.
+        self.frame_steps = np.append(np.arange(0, steps, keep_every or max(steps, 1)), steps)
+        self.frames_filled = 0
+        # Raise an error with a hint here, rather than let the system run out of memory in the middle of a flight.
+        count = len(self.frame_steps)
         body_bytes = sum(array.nbytes for array in body_state.values())
-        size = frames * (3 * 8 * math.prod(shape) + math.prod(shape[:2]) + body_bytes)
+        size = count * (3 * 8 * math.prod(shape) + math.prod(shape[:2]) + body_bytes)
         if size > read_physical_memory():
             raise InputError(
-                f"keeping {frames:,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
+                f"keeping {count:,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
                 "raise keep_every, or set it to None and record what you need"
             )
-        # The steps of the frames, always including the first and the last.
-        self.frame_steps = np.append(np.arange(0, steps, every), steps)
-        self.frames_filled = 0
-        self.positions = np.empty((len(self.frame_steps), *shape))
-        self.velocities = np.empty_like(self.positions)
-        self.conditions = np.empty((len(self.frame_steps), *shape[:2]), np.int8)
+        self.positions, self.velocities = (np.empty((count, *shape)) for _ in range(2))
+        self.conditions = np.empty((count, *shape[:2]), np.int8)
         # No acceleration follows the last frame.
-        self.accelerations: Vectors = np.zeros((len(self.frame_steps) - 1, *shape))
-        self.body_state = {
-            name: np.empty((len(self.frame_steps), *array.shape), array.dtype) for name, array in body_state.items()
-        }
+        self.accelerations: Vectors = np.zeros((count - 1, *shape))
+        self.body_state = {name: np.empty((count, *array.shape), array.dtype) for name, array in body_state.items()}
 
     @property
     def next_step(self) -> int:
@@ -269,6 +255,30 @@ class _FrameBuffer:
         for name, values in self.body_state.items():
             values[self.frames_filled] = moment.body_state[name]
         self.frames_filled += 1
+
+
+class _SeriesBuffer:
+    """The values of the functions to record, filled in during the flight."""
+
+    def __init__(self, steps: int, flocks: int, record: Iterable[Measure] | Mapping[str, Measure]) -> None:
+        self.measures = _name_measures(record)
+        self.values = {name: np.empty((steps + 1, flocks)) for name in self.measures}
+        self._changed = np.ones(flocks, bool)
+        """Flocks that flew to the present moment: each is measured for the last time at the step at which it ends."""
+
+    def add(self, moment: Moment) -> None:
+        """Evaluate the measures at the moment, in the flocks that had not ended before; others keep their values."""
+        for name, measure in self.measures.items():
+            values = self.values[name]
+            if not self._changed.all():
+                values[moment.step] = values[moment.step - 1]
+            values[moment.step, self._changed] = measure(_select_flocks(moment, self._changed))
+        self._changed = moment.flying
+
+    def fill_rest(self, moment: Moment) -> None:
+        """Repeat the values of the last moment until the end."""
+        for values in self.values.values():
+            values[moment.step + 1 :] = values[moment.step]
 
 
 def _select_flocks(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:

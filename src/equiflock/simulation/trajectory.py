@@ -18,98 +18,55 @@ from equiflock._runtime.checks import InputError, check_positive, shorten_repr
 from equiflock._runtime.checksums import compute_checksum
 from equiflock._runtime.files import atomic_write, check_absent, delay_sigint
 from equiflock._runtime.memory import ReadOnlyDict
-from equiflock.flock import Condition, Flock, FlockArrays, Groups, ObstacleIds, Roles
+from equiflock.flock import Condition, Flock, Groups, ObstacleIds, Roles
 from equiflock.outcomes import Outcome
 
 if TYPE_CHECKING:
     import xarray
 
 
-# Datasets as zarr stores, written in chunks so that Ctrl-C takes effect during large writes.
-
 CHUNK_BYTES = 16 * 2**20
-"""Size of a chunk, which is written in a fraction of a second."""
-
-
-def write_zarr(data: xarray.Dataset, path: Path) -> None:
-    """Write a dataset for `xarray.open_zarr`, in zarr format 2 with consolidated metadata.
-
-    Replaces a store at `path`. Not atomic: write to the temporary path of `atomic_write`.
-    """
-    import zarr
-
-    with delay_sigint():
-        group = zarr.open_group(path, mode="w", zarr_format=2, attributes=dict(data.attrs))
-    for name, variable in data.variables.items():
-        # Write whole rows of the first axis, as many as fit into a chunk.
-        values = variable.values
-        row_bytes = max(values.itemsize * math.prod(values.shape[1:]), 1)
-        rows = max(CHUNK_BYTES // row_bytes, 1)
-        with delay_sigint():
-            array: Any = group.create_array(
-                str(name),
-                shape=values.shape,
-                dtype=values.dtype,
-                chunks=(min(rows, max(len(values), 1)), *(max(size, 1) for size in values.shape[1:])),
-                fill_value=None,  # readers interpret any other value as missing
-                attributes={"_ARRAY_DIMENSIONS": [str(name) for name in variable.dims]},
-            )
-        for first in range(0, len(values), rows):
-            # zarr writes in a background thread, which an interruption would leave running.
-            with delay_sigint():
-                array[first : first + rows] = np.ascontiguousarray(values[first : first + rows])
-    with delay_sigint():
-        zarr.consolidate_metadata(path, zarr_format=2)
-
-
+"""Size of a chunk of a zarr store, which is written in a fraction of a second, so that Ctrl-C takes effect."""
 FORMAT = "equiflock trajectory 4"
 CHECKSUM = "checksum"
-BODY_PREFIX = "body_"
-"""Prefix of the names of body state arrays."""
-FRAME_ARRAYS, STATIC_ARRAYS = (
-    ("positions", "velocities", "accelerations", "conditions"),
-    ("roles", "obstacles", "groups"),
-)
-"""Names of the arrays that change from frame to frame, and of those that do not."""
+SERIES_PREFIX, BODY_PREFIX = "series_", "body_"
+"""Prefixes of the names of series and of body state arrays in a dataset."""
+FRAME_ARRAYS = "positions", "velocities", "accelerations", "conditions"
+"""Names of the arrays that change from frame to frame."""
+STATIC_ARRAYS = "roles", "obstacles", "groups"
+"""Names of the arrays that do not."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectory:
-    """The result of `simulate`: F frames of B flocks, and numbers recorded at each of T steps.
-
-    Attributes:
-        times: (F,), times of the frames in seconds; of every step, unless fewer were kept (then F - 1 < T).
-        positions: (F, B, N, D).
-        velocities: (F, B, N, D).
-        accelerations: (F - 1, B, N, D), commanded after each frame but the last.
-        conditions: (F, B, N), values of `Condition`: working agents, and how the others have failed.
-        roles: (B, N), values of `Role`.
-        obstacles: (B, N), the number of each obstacle agent's obstacle, as in `Flock`.
-        groups: (B, N), the social group of each agent, as in `Flock`.
-        steps: (B,), number of steps that each flock flew; later frames of a flock repeat its last state.
-        outcomes: (B,), codes of `Outcome`.
-        time_step: dt, in seconds.
-        comm_radius: the communication radius R.
-        series: name -> (T + 1, B), values recorded at every step.
-        config: settings of the run, with JSON types.
-        body_state: name -> (F, B, N, ..), body state beyond position and velocity, such as headings.
-    """
+    """The result of `simulate`: F frames of B flocks, and numbers recorded at each of T steps."""
 
     times: Float64[np.ndarray, " F"]
+    """Times of the frames in seconds; of every step, unless fewer were kept (then F - 1 < T)."""
     positions: Float64[np.ndarray, "F B N D"]
     velocities: Float64[np.ndarray, "F B N D"]
     accelerations: Float64[np.ndarray, "F-1 B N D"]
+    """Commanded after each frame but the last."""
     conditions: Int8[np.ndarray, "F B N"]
+    """Values of `Condition`: working agents, and how the others have failed."""
     roles: Roles
+    """(B, N), as in `Flock`; so are `obstacles` and `groups`."""
     obstacles: ObstacleIds
     groups: Groups
     steps: Int64[np.ndarray, " B"]
+    """Number of steps that each flock flew; later frames of a flock repeat its last state."""
     outcomes: Int8[np.ndarray, " B"]
+    """Codes of `Outcome`."""
     time_step: float
+    """dt, in seconds."""
     comm_radius: float
+    """R, the communication radius."""
     series: Mapping[str, Float64[np.ndarray, "steps B"]] = field(default_factory=dict)
+    """Values recorded at every step by name, (T + 1, B)."""
     config: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the run, with JSON types."""
     body_state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Body state beyond position and velocity, such as headings, by name, (F, B, N, ..)."""
 
     def __post_init__(self) -> None:
         # Arrays are read-only, so that a reader cannot change the trajectory.
@@ -132,14 +89,8 @@ class Trajectory:
 
     def flock(self, frame: int = -1) -> Flock:
         """Return the flock at a frame; default: the last."""
-        arrays = FlockArrays(
-            self.positions[frame],
-            self.velocities[frame],
-            self.roles,
-            self.obstacles,
-            self.groups,
-            self.conditions[frame],
-        )
+        static = (getattr(self, name) for name in STATIC_ARRAYS)
+        arrays = self.positions[frame], self.velocities[frame], *static, self.conditions[frame]
         return Flock.view(*arrays, comm_radius=self.comm_radius)
 
     def body_state_at(self, frame: int = -1) -> dict[str, NDArray[Any]]:
@@ -148,7 +99,7 @@ class Trajectory:
 
     def __getitem__(self, flock: int) -> Trajectory:
         """Return the trajectory of one flock as a batch of one; raise IndexError if there is no such flock."""
-        # The range gives negative and wrong indices the meaning that they have for a list.
+        # Negative and wrong indices have the meaning that they have for a list.
         b = range(len(self.steps))[flock]
         which = slice(b, b + 1)
         return replace(
@@ -182,7 +133,7 @@ class Trajectory:
         }
         # Series have every step, frames may not, so their first dimension is another: step.
         for name, values in self.series.items():
-            variables[f"series_{name}"] = (("step", "flock"), values)
+            variables[f"{SERIES_PREFIX}{name}"] = (("step", "flock"), values)
         # Body state may have further dimensions of any size.
         for name, values in self.body_state.items():
             extra = (f"{name}_{k}" for k in range(values.ndim - 3))
@@ -229,7 +180,20 @@ class Trajectory:
         except Exception as error:  # a foreign or damaged store can raise anything in xarray and zarr
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{source} is not a trajectory that can be read: {reason}") from None
-        return _from_dataset(data, source)
+        # Check the format first: an older trajectory is not damaged.
+        file_format = data.attrs.get("format")
+        if file_format != FORMAT:
+            is_other_version = isinstance(file_format, str) and file_format.startswith(FORMAT[:-1])
+            raise InputError(
+                f"{source} is a trajectory of another version, {file_format!r}, but this one reads {FORMAT!r}: "
+                "simulate it again"
+                if is_other_version
+                else f"{source} is not a trajectory of equiflock: its format is {file_format!r}, expected {FORMAT!r}"
+            )
+        try:
+            return _from_dataset(data)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{source} is a damaged trajectory: {error}") from None
 
 
 def load_trajectories(path: str | os.PathLike[str]) -> list[Trajectory]:
@@ -237,6 +201,37 @@ def load_trajectories(path: str | os.PathLike[str]) -> list[Trajectory]:
     source = Path(path)
     stores = sorted(source.glob("*.zarr"))
     return [Trajectory.load(store) for store in stores or [source]]
+
+
+def write_zarr(data: xarray.Dataset, path: Path) -> None:
+    """Write a dataset for `xarray.open_zarr`, in zarr format 2 with consolidated metadata.
+
+    Replaces a store at `path`. Not atomic: write to the temporary path of `atomic_write`.
+    """
+    import zarr
+
+    with delay_sigint():
+        group = zarr.open_group(path, mode="w", zarr_format=2, attributes=dict(data.attrs))
+    for name, variable in data.variables.items():
+        # Write whole rows of the first axis, as many as fit into a chunk.
+        values = variable.values
+        row_bytes = max(values.itemsize * math.prod(values.shape[1:]), 1)
+        rows = max(CHUNK_BYTES // row_bytes, 1)
+        with delay_sigint():
+            array: Any = group.create_array(
+                str(name),
+                shape=values.shape,
+                dtype=values.dtype,
+                chunks=(min(rows, max(len(values), 1)), *(max(size, 1) for size in values.shape[1:])),
+                fill_value=None,  # readers interpret any other value as missing
+                attributes={"_ARRAY_DIMENSIONS": [str(name) for name in variable.dims]},
+            )
+        for first in range(0, len(values), rows):
+            # zarr writes in a background thread, which an interruption would leave running.
+            with delay_sigint():
+                array[first : first + rows] = np.ascontiguousarray(values[first : first + rows])
+    with delay_sigint():
+        zarr.consolidate_metadata(path, zarr_format=2)
 
 
 def _compute_checksum(data: xarray.Dataset) -> str:
@@ -254,60 +249,43 @@ def _compute_checksum(data: xarray.Dataset) -> str:
     return compute_checksum(*parts)
 
 
-def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
-    """Return the trajectory in a dataset that was read from `source`.
-
-    Raise InputError if format, checksum, shapes or values are wrong.
-    """
-    # Check the format first: an older trajectory is not damaged.
-    file_format = data.attrs.get("format")
-    if file_format != FORMAT:
-        is_other_version = isinstance(file_format, str) and file_format.startswith(FORMAT[:-1])
-        raise InputError(
-            f"{source} is a trajectory of another version, {file_format!r}, but this one reads {FORMAT!r}: simulate it "
-            "again"
-            if is_other_version
-            else f"{source} is not a trajectory of equiflock: its format is {file_format!r}, expected {FORMAT!r}"
-        )
-    try:
-        if _compute_checksum(data) != data.attrs.get(CHECKSUM):
-            raise ValueError("its checksum does not match")
-        # A part that is missing or of the wrong type raises an error here.
-        arrays = {name: data[name].values for name in (*FRAME_ARRAYS, *STATIC_ARRAYS, "steps")}
-        times, positions = data["time"].values, arrays["positions"]
-        time_step = check_positive("time_step", data.attrs["time_step"])
-        comm_radius = check_positive("comm_radius", data.attrs["comm_radius"])
-        frames, B, N, D = positions.shape
-        trajectory = Trajectory(
-            times=times,
-            **arrays,
-            outcomes=_map_outcomes(data),
-            time_step=time_step,
-            comm_radius=comm_radius,
-            series={str(n)[7:]: data[n].values for n in data.data_vars if str(n).startswith("series_")},
-            config=dict(json.loads(data.attrs["config"])),
-            body_state={
-                str(n)[len(BODY_PREFIX) :]: data[n].values for n in data.data_vars if str(n).startswith(BODY_PREFIX)
-            },
-        )
-        # A checksum proves that the file is unchanged, not that this program wrote it.
-        shapes_fit = (
-            trajectory.velocities.shape == positions.shape
-            and trajectory.accelerations.shape == (frames - 1, B, N, D)
-            and all(arrays[name].shape == (B, N) for name in STATIC_ARRAYS)
-            and trajectory.conditions.shape == (frames, B, N)
-            and 0 <= trajectory.conditions.min() <= trajectory.conditions.max() < len(Condition)
-            and trajectory.steps.shape == trajectory.outcomes.shape == (B,)
-            and times.shape == (frames,)
-            and all(values.shape[:3] == (frames, B, N) for values in trajectory.body_state.values())
-        )
-        if not (shapes_fit and np.isfinite(times).all()):
-            raise ValueError("shapes or values do not fit together")
-        # The constructor checks roles and the numbers of obstacles and groups; `Flock.view` does not.
-        Flock(*trajectory.flock().arrays, comm_radius=comm_radius)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{source} is a damaged trajectory: {error}") from None
+def _from_dataset(data: xarray.Dataset) -> Trajectory:
+    """Return the trajectory in a dataset; raise KeyError, TypeError or ValueError if it is damaged."""
+    if _compute_checksum(data) != data.attrs.get(CHECKSUM):
+        raise ValueError("its checksum does not match")
+    trajectory = Trajectory(
+        times=data["time"].values,
+        **{name: data[name].values for name in (*FRAME_ARRAYS, *STATIC_ARRAYS, "steps")},
+        outcomes=_map_outcomes(data),
+        time_step=check_positive("time_step", data.attrs["time_step"]),
+        comm_radius=check_positive("comm_radius", data.attrs["comm_radius"]),
+        series=_select_variables(data, SERIES_PREFIX),
+        config=dict(json.loads(data.attrs["config"])),
+        body_state=_select_variables(data, BODY_PREFIX),
+    )
+    # A checksum proves that the file is unchanged, not that this program wrote it.
+    frames, B, N, D = trajectory.positions.shape
+    shapes_fit = (
+        trajectory.velocities.shape == (frames, B, N, D)
+        and trajectory.accelerations.shape == (frames - 1, B, N, D)
+        and all(getattr(trajectory, name).shape == (B, N) for name in STATIC_ARRAYS)
+        and trajectory.conditions.shape == (frames, B, N)
+        and 0 <= trajectory.conditions.min() <= trajectory.conditions.max() < len(Condition)
+        and trajectory.steps.shape == trajectory.outcomes.shape == (B,)
+        and trajectory.times.shape == (frames,)
+        and all(values.shape[:3] == (frames, B, N) for values in trajectory.body_state.values())
+    )
+    if not (shapes_fit and np.isfinite(trajectory.times).all()):
+        raise ValueError("shapes or values do not fit together")
+    # The constructor checks roles and the numbers of obstacles and groups; `Flock.view` does not.
+    Flock(*trajectory.flock().arrays, comm_radius=trajectory.comm_radius)
     return trajectory
+
+
+def _select_variables(data: xarray.Dataset, prefix: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names have the prefix, by their names without it."""
+    names = [str(name) for name in data.data_vars]
+    return {name.removeprefix(prefix): data[name].values for name in names if name.startswith(prefix)}
 
 
 def _map_outcomes(data: xarray.Dataset) -> Int8[np.ndarray, " B"]:

@@ -1,4 +1,7 @@
-"""The setting of a live flight: scenario, controllers, their options, shared numbers, and environment."""
+"""The setting of a live flight: scenario, controllers, their options, shared numbers, and environment.
+
+Settings come from pages, which are not trusted: every number is bounded, and every text is short.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,33 @@ from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, ring
 from equiflock.scenarios.random_disk import NoStartError
 from equiflock.simulation.environment import DEFAULT_BODY_NAME, Environment
 
-# Base class of pydantic models for untrusted input, and formatting of its validation errors.
+MAX_AGENTS = 10_000
+MAX_TOTAL_AGENTS = 2 * MAX_AGENTS
+"""Maximum number of agents, including obstacle agents."""
+MAX_DISKS = 20
+MAX_COORDINATE = 1e6
+MAX_OPTION_LENGTH = 100
+"""Maximum number of characters of a scenario option's name and value together."""
+MAX_NAME_LENGTH = 1000
+"""Maximum number of characters of a controller's name, and of an option of it."""
+MAX_AGENTS_PAPER_RULE = 1_000
+"""With more agents the paper's disk, of radius N^(1/4), is so dense that each agent has hundreds of neighbours."""
+MAX_DELAY = 10
+"""Maximum delay in steps; a radio stores the states of all agents for this time."""
+BODY_PARAMETERS = ("max_acceleration", "max_turn_rate", "lag")
+"""Body parameters with sliders; a body may lack some of them."""
+OPTION_FIELDS = {"controller": "controller_options", "compare": "compare_options"}
+"""Fields that name a controller, with the fields of its options."""
+
+Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
+Point = tuple[Coordinate, Coordinate]
+Limit = Annotated[float, Field(ge=0.01, le=1e6)]
+LawOptions = Annotated[dict[str, Any], Field(max_length=50)]
+DiskRadius = Annotated[float, Field(ge=0.05, le=5.0)]
 
 
 class StrictModel(BaseModel):
-    """Frozen model with strict types and finite numbers, without extra fields."""
+    """Frozen model of untrusted input, with strict types and finite numbers, without extra fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -40,18 +65,8 @@ def format_validation_error(error: ValidationError) -> str:
     return f"{path[-1].replace('_', ' ')}: {first['msg']}{received}" if path else f"{first['msg']}{received}"
 
 
-# Radio and body of a live flight, as the page's sliders set them.
-
-MAX_DELAY = 10
-"""Maximum delay in steps; a radio stores the states of all agents for this time."""
-BODY_PARAMETERS = ("max_acceleration", "max_turn_rate", "lag")
-"""Body parameters with sliders; a body may lack some of them."""
-
-Limit = Annotated[float, Field(ge=0.01, le=1e6)]
-
-
 class EnvironmentSetting(StrictModel):
-    """Radio and body parameters, named as in `Environment.from_options`; the defaults are the paper's."""
+    """The environment as the page's sliders set it: options of `Environment.from_options`; by default the paper's."""
 
     packet_loss: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     delay: Annotated[int, Field(ge=0, le=MAX_DELAY)] = 0
@@ -70,40 +85,17 @@ class EnvironmentSetting(StrictModel):
         return self
 
     def make(self) -> Environment:
-        """Build radio and body; parameters at their defaults are omitted, as the body may lack them."""
-        defaults = {name: field.default for name, field in type(self).model_fields.items()}
-        values = {name: getattr(self, name) for name in defaults}
-        return Environment.from_options(**{name: value for name, value in values.items() if value != defaults[name]})
+        """Build the environment; parameters at their defaults are omitted, as the body may lack them."""
+        return Environment.from_options(**self.model_dump(exclude_defaults=True))
 
 
 def list_bodies() -> list[dict[str, Any]]:
     """Return a dict with `name` and `parameters`, those of BODY_PARAMETERS that it has, for each registered body."""
-    field_names = {name: {field.name for field in fields(body_class(name))} for name in body_names()}
-    return [
-        {"name": name, "parameters": [parameter for parameter in BODY_PARAMETERS if parameter in names]}
-        for name, names in field_names.items()
-    ]
-
-
-MAX_AGENTS = 10_000
-MAX_TOTAL_AGENTS = 2 * MAX_AGENTS
-"""Maximum number of agents, including obstacle agents."""
-MAX_DISKS = 20
-MAX_COORDINATE = 1e6
-"""Bound of coordinates."""
-MAX_OPTION_LENGTH = 100
-"""Maximum number of characters of a scenario option's name and value together."""
-MAX_NAME_LENGTH = 1000
-"""Maximum number of characters of a controller's name, and of an option of it."""
-OPTION_FIELDS = {"controller": "controller_options", "compare": "compare_options"}
-"""Fields that name a controller, with the fields of its options."""
-MAX_AGENTS_PAPER_RULE = 1_000
-"""With more agents the paper's disk, of radius N^(1/4), is so dense that each agent has hundreds of neighbours."""
-
-Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
-Point = tuple[Coordinate, Coordinate]
-LawOptions = Annotated[dict[str, Any], Field(max_length=50)]
-DiskRadius = Annotated[float, Field(ge=0.05, le=5.0)]
+    result = []
+    for name in body_names():
+        names = {field.name for field in fields(body_class(name))}
+        result.append({"name": name, "parameters": [each for each in BODY_PARAMETERS if each in names]})
+    return result
 
 
 class DiskObstacle(StrictModel):
@@ -164,14 +156,15 @@ class Setting(StrictModel):
     def _check_buildable(self) -> Setting:
         """Raise InputError for an unknown scenario, options that it lacks or that are out of range, and shared fields.
 
-        Of the laws' options only types and bounds are checked; whether a law has them shows when it is loaded.
+        Whether a law has its options shows when it is loaded.
         """
         for _, options in self.controller_specs:
             check_law_options(options)
         if self.compare is None and self.compare_options:
             raise InputError("compare_options requires a second controller: set compare")
         for name, value in self.options.items():
-            _check_option(name, value)
+            # Integers are counts, such as agents, and have a lower limit.
+            _check_value(name, value, MAX_AGENTS if isinstance(value, int) else MAX_COORDINATE, MAX_OPTION_LENGTH)
             if name in self.shared_fields:
                 raise InputError(f"{name} is not a scenario option here: set it as a field of the setting")
         self.make()
@@ -226,11 +219,8 @@ class Setting(StrictModel):
     def draw(self, stop: Stop | None = None) -> Flock:
         """Return initial conditions, a batch of one: the flock with the scenario's obstacles, then `disks` in order.
 
-        The same setting gives the same flock. Raise InputError if none are found, if they are not in two dimensions,
-        or if there are more than MAX_TOTAL_AGENTS agents, obstacle agents included.
-
-        Args:
-            stop: cancels the search with a SearchCancelledError.
+        The same setting gives the same flock; `stop` cancels the search. Raise InputError if none are found, if they
+        are not in two dimensions, or if there are more than MAX_TOTAL_AGENTS agents, obstacle agents included.
         """
         try:
             flock = self.make().draw(stop)[0]
@@ -252,12 +242,6 @@ class Setting(StrictModel):
         return flock
 
 
-def _check_option(name: str, value: object) -> None:
-    """Raise InputError if a scenario option is no number, boolean, short text or None, or a number out of bounds."""
-    # Integers are counts, such as agents, and have a lower limit.
-    _check_value(name, value, MAX_AGENTS if isinstance(value, int) else MAX_COORDINATE, MAX_OPTION_LENGTH)
-
-
 def check_law_options(options: dict[str, Any]) -> None:
     """Raise InputError if an option is no number, boolean, short text or None, or a number out of bounds.
 
@@ -270,13 +254,9 @@ def check_law_options(options: dict[str, Any]) -> None:
 
 
 def _check_value(name: str, value: object, limit: float, max_length: int) -> None:
-    """Raise InputError if a value is no number, boolean, text or None, or exceeds a limit.
+    """Raise InputError if a value is no number of at most `limit`, boolean, text or None.
 
-    Args:
-        name: name of the option.
-        value: its value.
-        limit: maximum absolute value of a number.
-        max_length: maximum number of characters of name and value together.
+    Name and value together may have `max_length` characters.
     """
     if not isinstance(value, bool | int | float | str | None) or len(f"{name}{value}") > max_length:
         raise InputError(f"{name[:40]} must be a number, true, false or a short text; got {shorten_repr(value)[:40]}")
