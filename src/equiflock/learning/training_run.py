@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from equiflock._runtime.checks import InputError, check_count
 from equiflock._runtime.checksums import DamagedError, compute_checksum, compute_file_checksum
@@ -327,33 +326,3 @@ def _report_memory_errors() -> Iterator[None]:
 def _compute_medians(prefix: str, validation: Validation) -> dict[str, float]:
     """Return the medians over flocks of IVV and IMAN (see `Validation`) by their TensorBoard names."""
     return {f"{prefix}/IVV": float(np.median(validation.ivv)), f"{prefix}/IMAN": float(np.median(validation.iman))}
-
-
-# A training as a job, for workers on other machines that share the run directory.
-
-
-@dataclass(frozen=True)
-class TrainingJob:
-    """Completes a training created by `TrainingRun.create`, from its last checkpoint if a worker was interrupted."""
-
-    folder: Path
-
-    @property
-    def key(self) -> str:
-        """Name of the job."""
-        return self.folder.name
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """Column that identifies the job's row."""
-        return {"training": self.folder.name}
-
-    def run(self) -> pd.DataFrame:
-        """Train unless done, and return a table with the number of epochs; all results are in the run directory.
-
-        If another process trains there, wait for it.
-        """
-        # If two workers have the same job, the second waits and then finds it finished.
-        run = TrainingRun(self.folder)
-        run.train(wait=True)
-        return pd.DataFrame({"epochs": [run.recipe.epochs]})
