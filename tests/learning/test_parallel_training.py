@@ -20,7 +20,7 @@ from equiflock.learning.training_run import TrainingRun
 from tests.learning.small import small
 
 if TYPE_CHECKING:  # processes that only look up how they are prepared need no torch, which takes seconds
-    from equiflock.learning.dagger import EpochReport
+    from equiflock.learning.validation import EpochReport
 
 pytestmark = pytest.mark.slow
 

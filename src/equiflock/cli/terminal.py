@@ -33,7 +33,7 @@ from equiflock.observations.orbit import Orbit
 from equiflock.simulation.flight_builder import flight
 
 if TYPE_CHECKING:
-    from equiflock.learning.dagger import EpochReport
+    from equiflock.learning.validation import EpochReport
 
 
 # Rich consoles on standard output and standard error.

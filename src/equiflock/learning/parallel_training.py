@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.executors import Executor, Prepare, is_stop_requested, send_message
 from equiflock.learning.training_run import TrainingRun
-
-if TYPE_CHECKING:
-    from equiflock.learning.dagger import EpochReport
+from equiflock.learning.validation import EpochReport
 
 
 @dataclass(frozen=True)

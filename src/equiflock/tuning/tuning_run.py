@@ -30,9 +30,9 @@ from equiflock._runtime.jobs import compute_result
 from equiflock._runtime.provenance import collect_versions, lock_run_dir
 from equiflock.controllers.loading import build_network, find_weights_file, load_file
 from equiflock.controllers.networks.weights import FORMAT, Weights, read_tensors, write_weights
+from equiflock.learning.run_directory import VALIDATION, WEIGHTS
 from equiflock.tuning.candidates import (
     GENERATIONS,
-    VALIDATION,
     CandidateJob,
     GenerationReport,
     Journal,
@@ -53,7 +53,7 @@ from equiflock.tuning.tuning_recipe import Tuning
 
 KIND = "tuning"
 """Kind of run directory, stored in its config."""
-SCORES, WEIGHTS = "scores", "weights.safetensors"
+SCORES = "scores"
 OUTPUT_PATTERNS = (SCORES, GENERATIONS, VALIDATION, WEIGHTS, "events.*")
 """Patterns of the files that a tuning writes beside its config."""
 VALIDATION_SPLIT = "tuning validation"
