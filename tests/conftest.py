@@ -2,10 +2,7 @@
 
 import importlib
 import signal
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jaxtyping
 import pytest
@@ -111,31 +108,6 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests._runtime.here import work_here
 
     work_here(monkeypatch)
-
-
-@pytest.fixture
-def trainings_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Like `jobs_here`, for several trainings of one command."""
-    from equiflock._runtime.checks import InputError
-    from equiflock.cli import train
-    from equiflock.learning.parallel_training import train_several
-    from equiflock.learning.training_run import TrainingRun
-
-    def work(folders: Sequence[Path], workers: int, **how: Any) -> None:
-        if workers > 1:
-            train_several(folders, workers, **how)
-            return
-        failures = []
-        for folder in folders:
-            calls = partial(how["on_epoch"], folder), partial(how["on_notice"], folder)
-            try:
-                TrainingRun(folder).train(*calls, should_stop=how["should_stop"])
-            except InputError as error:
-                failures.append(f"{folder}: {error}")
-        if failures:
-            raise InputError("; ".join(failures))
-
-    monkeypatch.setattr(train, "train_several", work)
 
 
 @pytest.fixture

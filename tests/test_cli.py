@@ -117,7 +117,7 @@ def test_train_writes_a_run_directory_and_its_weights_fly(
 
 
 def test_train_runs_and_resumes_several_controllers_and_seeds(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, trainings_here: None
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, jobs_here: None
 ) -> None:
     folder = tmp_path / "several"
     run("train", "--controller", "all", "--seeds", "3", "--workers", "1", "--out", str(folder), *SMALL_TRAINING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.executors import is_stop_requested, send_message
 
 
 @dataclass(frozen=True)
@@ -88,3 +90,19 @@ class Whereabouts:
             self.deaths.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return pd.DataFrame({"process": [os.getpid()], "number": [self.number]})
+
+
+class StopError(Exception):
+    """A job was stopped."""
+
+
+@dataclass(frozen=True)
+class Chatty(Whereabouts):
+    """Job that sends messages until it is stopped."""
+
+    def run(self) -> pd.DataFrame:
+        send_message((self.number, "begun"))
+        while not is_stop_requested():
+            time.sleep(0.01)
+        send_message((self.number, "stopped"))
+        raise StopError

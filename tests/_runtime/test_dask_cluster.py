@@ -115,7 +115,7 @@ def test_a_worker_that_imported_a_plugin_before_its_change_refuses(
     assert "restart the workers of the cluster" in errors
 
 
-def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path, trainings_here: None) -> None:
+def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path, jobs_here: None) -> None:
     recipe = ["--agents", "20", "--flocks", "3", "--duration", "0.1", "--updates", "5", "--validation-flocks", "2"]
     many = ["train", "--controller", "etdagnn", "--seeds", "0-1", "--epochs", "2", *recipe]
     cli.main([*many, "--scheduler", small.address, "--out", str(tmp_path / "there")])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from equiflock._runtime import executors as run_jobs
+from equiflock._runtime.executors import Executor
 from tests.cli.commands import run, start, stays_alive
 
 SWEEP = ("sweep", "--controller", "etdagnn,tanner", "--agents", "20,40,60", "--flocks", "10", "--duration", "3")
@@ -64,12 +64,12 @@ def test_other_commands_with_jobs_print_how_to_resume(
     """In this process: their processes are those of a sweep."""
     asked: list[int] = []
 
-    def pressed(do: object, jobs: list[object], workers: int) -> Iterator[int]:
-        asked.append(workers)
+    def pressed(executor: Executor, jobs: object) -> Iterator[int]:
+        asked.append(executor.workers)
         signal.raise_signal(signal.SIGINT)
         yield 0
 
-    monkeypatch.setattr(run_jobs, "run_in_pool", pressed)
+    monkeypatch.setattr(Executor, "run", pressed)
     monkeypatch.chdir(tmp_path)
     with stays_alive(), pytest.raises(SystemExit) as caught:
         run(*words)

@@ -156,7 +156,7 @@ def test_a_training_with_damaged_weights_is_not_finished(capsys: pytest.CaptureF
 
 @pytest.mark.slow
 def test_from_starts_with_the_weights_of_a_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings_here: None
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run("train", *SMALL_TRAINING, "--controller", "tdagnn", "--hops", "2", "--out", "first")
@@ -185,7 +185,7 @@ def test_from_starts_with_the_weights_of_a_file(
 
 @pytest.mark.slow
 def test_a_training_that_fails_before_its_first_result_leaves_no_directory(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings_here: None
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     folder = tmp_path / "run"
     bad = "--learning-rate", "1e30", "--out", str(folder)
@@ -218,7 +218,7 @@ def test_a_training_takes_the_options_of_random_disk(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_train_simulates_radio_and_body_and_refuses_invalid_ones(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, trainings_here: None
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, jobs_here: None
 ) -> None:
     hard = "--packet-loss", "0-0.5", "--delay", "0-2", "--max-acceleration", "3-100", "--lag", "0-0.1"
     several = "--seeds", "0-1", "--workers", "1", "--out", str(tmp_path / "hard")

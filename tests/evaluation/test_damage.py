@@ -11,11 +11,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from equiflock._runtime import executors as runner
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import read_json
 from equiflock._runtime.executors import run_jobs
-from equiflock._runtime.jobs import Job, get_result_path, read_results, write_result
+from equiflock._runtime.jobs import get_result_path, read_results, write_result
 from equiflock._runtime.provenance import claim_run_dir
 from equiflock.learning.fast_forward import FastForward, FastForwardData
 from tests.damage import DAMAGES
@@ -59,24 +58,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run jobs in this process, since a process for each damage would take long."""
-
-    def work(jobs: list[Job], folder: Path, *_: object) -> Any:
-        for job in jobs:
-            write_result(job.run(), job, folder)
-            yield job
-
-    monkeypatch.setattr(runner, "_run_in_processes", work)
-
-
 def same(one: Path, other: Path) -> bool:
     return one.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_no_damage_to_a_job_changes_a_table(damage: Any, whole: Path, tmp_path: Path) -> None:
+def test_no_damage_to_a_job_changes_a_table(damage: Any, whole: Path, tmp_path: Path, jobs_here: None) -> None:
     rng, before = random.Random(1), read_results(JOBS, whole / "jobs")
     for number in range(TRIES):
         folder = tmp_path / f"{number}"

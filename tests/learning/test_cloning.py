@@ -33,14 +33,12 @@ def scaled(data: FastForwardData, factor: float) -> FastForwardData:
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_the_loss_is_the_mean_over_tuples_of_the_clipped_score(data: FastForwardData, name: str, split: Any) -> None:
     cloner = Cloner(Cloning(name, loss_scale=3.0), data)
-    cloner.score_bias.fill(0.7)
+    cloner.loss.bias.fill(0.7)
     compute_losses = []
     flocks = range(3) if split == "train" else range(3, 5)
     for step in range(RECIPE.index_count):
         for flock in flocks:
-            observations = torch.from_numpy(
-                data.arrays[data.find_array_name(cloner.student.senses.channels)][step, flock]
-            )
+            observations = torch.from_numpy(data.arrays[data.find_array_name(cloner.senses.channels)][step, flock])
             errors = cloner.network(observations[None])[0].detach().numpy() - data.arrays["targets"][step, flock]
             mse = np.mean([error @ error for error in errors])
             compute_losses.append(min(1.0, (0.7**2 + mse) / 3.0))
@@ -104,12 +102,12 @@ def test_where_every_score_is_above_1_nothing_is_learned_without_a_warm_up(data:
 
 def test_the_scores_bias_stays_where_the_bound_wants_it(data: FastForwardData) -> None:
     cloner = Cloner(Cloning("etdagnn", learning_rate=1.0), scaled(data, 0.0))
-    cloner.score_bias.fill(0.5)
+    cloner.loss.bias.fill(0.5)
     cloner.run_epoch()
-    assert cloner.score_bias.item() == 0.0
+    assert cloner.loss.bias.item() == 0.0
     at_start = Cloner(Cloning("etdagnn"), data)
     at_start.run_epoch()
-    assert at_start.score_bias.item() == 0.0  # where it begins, b^2 has no slope
+    assert at_start.loss.bias.item() == 0.0  # where it begins, b^2 has no slope
 
 
 def test_a_network_of_ones_own_is_trained_on(data: FastForwardData) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from equiflock.learning.training_run import TrainingRun
 from tests.learning.small import small
 
 if TYPE_CHECKING:  # processes that only look up how they are prepared need no torch, which takes seconds
-    from equiflock.learning.dagger import EpochReport
+    from equiflock.learning.validation import EpochReport
 
 pytestmark = pytest.mark.slow
 
@@ -40,22 +41,24 @@ def test_trainings_side_by_side_are_those_one_by_one_and_one_that_fails_does_not
     assert TrainingRun(folders[2]).is_finished
 
 
-def test_one_that_is_killed_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+def test_trainings_whose_process_is_killed_continue_in_a_new_one(tmp_path: Path) -> None:
     folders = [tmp_path / "0", tmp_path / "1"]
     for seed, folder in enumerate(folders):
-        TrainingRun.create(folder, small(seed=seed, epochs=40 if seed == 0 else 6))
+        TrainingRun.create(folder, small(seed=seed))
+        TrainingRun.create(tmp_path / f"alone-{seed}", small(seed=seed)).train()
+    killed: list[int | None] = []
 
-    def kill_the_first(folder: Path, report: EpochReport) -> None:
-        if folder == folders[0] and report.epoch == 1:
-            for process in multiprocessing.active_children():
-                if str(folders[0]) in str(process.name):
-                    process.kill()
+    def kill_one(folder: Path, report: EpochReport) -> None:
+        if not killed:
+            process = multiprocessing.active_children()[0]
+            killed.append(process.pid)
+            process.kill()
 
-    with pytest.raises(InputError, match=rf"^{folders[0]}: its process ended with code -9$"):
-        train_several(folders, workers=2, on_epoch=kill_the_first)
-    assert TrainingRun(folders[1]).is_finished
-    TrainingRun(folders[0]).train()
-    assert TrainingRun(folders[0]).is_finished
+    train_several(folders, workers=2, on_epoch=kill_one)
+    for seed, folder in enumerate(folders):
+        assert TrainingRun(folder).is_finished
+        weights = [path / "weights.safetensors" for path in (folder, tmp_path / f"alone-{seed}")]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
 @pytest.mark.parametrize(("end", "workers"), [(signal.SIGTERM, 1), (signal.SIGKILL, 2)])
@@ -77,20 +80,21 @@ def test_no_process_outlives_the_command(tmp_path: Path, end: signal.Signals, wo
     _, errors = process.communicate(timeout=60)
     assert process.returncode == {signal.SIGTERM: 143, signal.SIGKILL: -9}[end]
     assert b"Traceback" not in errors
-    assert b"leaked" not in errors
+    # After SIGKILL nobody but the resource tracker, which says so, can remove the semaphores.
+    assert end == signal.SIGKILL or b"leaked" not in errors
     for seed in range(workers):  # the lock is free again
         with FileLock(folder / f"etdagnn-{seed}" / ".lock", timeout=30):
             pass
 
 
-def test_a_process_that_dies_is_reported(tmp_path: Path) -> None:
+def test_a_process_that_always_dies_is_reported(tmp_path: Path) -> None:
     TrainingRun.create(tmp_path / "run", small())
-    with pytest.raises(InputError, match="its process ended with code 1"):
-        train_several([tmp_path / "run"], workers=1, prepare=_die)
+    with pytest.raises(InputError, match=r"worker processes died 3 times, .*; not done: run"):
+        train_several([tmp_path / "run"], workers=2, prepare=_die)
 
 
 def _die() -> None:
-    raise SystemExit(1)
+    os._exit(1)
 
 
 def test_a_process_takes_one_training_after_the_other_and_a_failure_of_one_is_not_the_next_ones(tmp_path: Path) -> None:

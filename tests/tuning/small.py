@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from equiflock._runtime.executors import PersistentWorkers
+from equiflock._runtime.executors import Executor
 from equiflock.controllers.loading import make_network, save
 from equiflock.tuning.tuning_recipe import Tuning
 from equiflock.tuning.tuning_run import BestCandidate, TuningRun
@@ -31,8 +31,8 @@ def small(folder: Path, network: str = "etdagnn", **options: Any) -> TuningRun:
 
 def tuned(run: TuningRun, workers: int = 1, **more: Any) -> BestCandidate:
     """Run the tuning to its end, or until `should_stop` returns True."""
-    with PersistentWorkers(workers) as persistent:
-        return run.tune(persistent, **more)
+    with Executor(workers, here=True) as executor:
+        return run.tune(executor, **more)
 
 
 def results(folder: Path) -> dict[str, bytes]:

@@ -1,4 +1,8 @@
-"""Executors of jobs: local processes, or the workers of a Dask scheduler."""
+"""The executor of jobs: local processes, the workers of a Dask scheduler, or this process.
+
+`run_jobs` runs jobs that have result files. `Executor` runs other rounds of jobs, such as the generations of a search,
+and jobs that report their progress, such as trainings. Results do not depend on where the jobs run.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,21 @@ import importlib
 import json
 import multiprocessing
 import os
+import queue
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pandas as pd
 
@@ -32,8 +38,254 @@ from equiflock._runtime.provenance import read_package_versions, set_plugin_chec
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
+MAX_POOLS = 3
+"""Number of process pools to try if processes die."""
+CONNECT_TIMEOUT = 15
+"""Seconds to wait for a Dask scheduler and for its first worker."""
+POLL_INTERVAL = 0.2
+"""Longest time between two looks at the messages of jobs and at `should_stop`, in seconds."""
 
-# Start of child processes.
+Prepare: TypeAlias = Callable[[], object] | None
+"""Importable function that a worker calls before every job, for example to register controllers."""
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    folder: Path,
+    workers: int,
+    on_done: Callable[[Job], object] = lambda job: None,
+    prepare: Prepare = None,
+    scheduler: str | None = None,
+    on_notice: Callable[[str], object] = lambda text: None,
+) -> None:
+    """Run the jobs whose results in `folder` are missing or damaged, and write each result as soon as it is computed.
+
+    An interruption never loses a finished job. `on_done` is called with every finished job, including those of earlier
+    runs, and `on_notice` with a line of text about every damaged result. Other arguments and errors are
+    those of `Executor` and `Executor.compute_tables`.
+    """
+    executor = Executor(workers, scheduler, prepare)
+    missing = []
+    for job in jobs:
+        if is_done(job, folder, lambda text: on_notice(f"{text}; this job is computed again")):
+            on_done(job)
+        else:
+            missing.append(job)
+    if not missing:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with executor:
+        for number, table in executor.compute_tables(missing):
+            write_result(table, missing[number], folder)
+            on_done(missing[number])
+
+
+class Executor:
+    """Workers that run jobs, inside `with Executor(4) as executor`; they start with the first jobs.
+
+    If the block ends early, by Ctrl-C or an error, local processes are killed and jobs on a cluster are cancelled.
+
+    Args:
+        workers: number of local processes, without a scheduler.
+        scheduler: address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers run the jobs.
+        prepare: called by the worker before every job.
+        here: whether a single local worker is this process.
+        on_message: called with every message that a local job sends by `send_message`.
+        should_stop: polled; once it returns True, so does `is_stop_requested` in local jobs.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        scheduler: str | None = None,
+        prepare: Prepare = None,
+        here: bool = False,
+        on_message: Callable[[Any], object] = lambda message: None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.workers = check_count("workers", workers)
+        self.scheduler, self.prepare, self.here = scheduler, prepare, here
+        self.on_message, self.should_stop = on_message, should_stop
+        self._pool: futures.Executor | None = None
+        self._messages: Any = None
+        self._stop_event: Any = None
+        self._exit_stack = ExitStack()
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._pool = self._messages = self._stop_event = None
+        self._exit_stack.pop_all().__exit__(kind, error, traceback)
+
+    def compute_tables(self, jobs: Sequence[Job]) -> Iterator[tuple[int, pd.DataFrame]]:
+        """Yield the index and result of every job as it finishes.
+
+        The error of a job is raised at once or, on a cluster, when the other jobs are done. InputError is raised if
+        local processes died three times.
+        """
+        failures = []
+        for number, outcome in self.run(jobs):
+            if not isinstance(outcome, BaseException):
+                yield number, outcome
+            elif self.scheduler is None:
+                raise outcome
+            else:
+                failures.append(outcome)
+        if failures:
+            raise failures[0]
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, pd.DataFrame | BaseException]]:
+        """Yield the index of every job as it finishes, with its result or the error that it raised.
+
+        If a local process dies, for example for lack of memory, new processes run the remaining jobs; after the third
+        time InputError is raised.
+        """
+        if self.is_here:
+            yield from self._run_here(jobs)
+            return
+        missing = dict(enumerate(jobs))
+        for _ in range(MAX_POOLS):
+            try:
+                for number, outcome in self._run_on_workers(missing):
+                    del missing[number]
+                    yield number, outcome
+                return
+            # If one process dies the whole pool breaks; outcomes so far are kept.
+            except BrokenProcessPool as error:
+                self.__exit__(type(error), error, error.__traceback__)
+        names = ", ".join(job.key for job in missing.values())
+        raise InputError(
+            f"worker processes died {MAX_POOLS} times, perhaps for lack of memory: use fewer workers; not done: {names}"
+        )
+
+    @property
+    def is_here(self) -> bool:
+        """Whether jobs run in this process."""
+        return self.here and self.workers == 1 and self.scheduler is None
+
+    def _run_here(self, jobs: Sequence[Job]) -> Iterator[tuple[int, pd.DataFrame | BaseException]]:
+        """Run the jobs in this process, one after another. Exceptions such as KeyboardInterrupt are raised."""
+        global _channel
+        for number, job in enumerate(jobs):
+            before, _channel = _channel, Channel(self.on_message, self.should_stop)
+            outcome: pd.DataFrame | BaseException
+            try:
+                outcome = _prepare_and_compute(job, self.prepare)
+            except Exception as error:
+                outcome = error
+            finally:
+                _channel = before
+            yield number, outcome
+
+    def _run_on_workers(self, jobs: Mapping[int, Job]) -> Iterator[tuple[int, pd.DataFrame | BaseException]]:
+        """Submit the jobs and yield their outcomes; the first call starts the workers.
+
+        Raise BrokenProcessPool if a local process died, and InputError if the connection to the scheduler is lost.
+        """
+        if self._pool is None:
+            self._pool = self._exit_stack.enter_context(
+                self._open_processes() if self.scheduler is None else _connect(self.scheduler)
+            )
+        # The library does not clean up after an interrupted start, so delay Ctrl-C until all processes have started.
+        with delay_sigint(), ignore_sigint_in_children():
+            pending = {self._submit(job): number for number, job in jobs.items()}
+        finished: queue.SimpleQueue[Future[pd.DataFrame]] = queue.SimpleQueue()
+        for future in pending:
+            future.add_done_callback(finished.put)
+        while pending:
+            done = None
+            with suppress(queue.Empty):
+                done = finished.get(timeout=POLL_INTERVAL)
+            if self.scheduler is None:
+                self._exchange_messages()
+            if done is not None:
+                number = pending.pop(done)
+                yield number, self._get_outcome(done, jobs[number])
+
+    def _submit(self, job: Job) -> Future[pd.DataFrame]:
+        """Submit a job to the local processes or the cluster."""
+        assert self._pool is not None
+        if self.scheduler is None:
+            return self._pool.submit(_prepare_and_compute, job, self.prepare)
+        fingerprint = fingerprint_program()
+        # Dask computes each key once: two commands share the result of the same job of the same program.
+        # The repr of `prepare` contains its memory address, so jobs with a plugin are not shared.
+        suffix = hashlib.sha256(f"{json.dumps(fingerprint)} {self.prepare!r}".encode()).hexdigest()[:8]
+        options: Any = {"key": f"{get_result_path(job, Path()).stem}-{suffix}"}
+        return self._pool.submit(_run_on_cluster, job, self.prepare, fingerprint, **options)
+
+    def _exchange_messages(self) -> None:
+        """Pass the messages of local jobs to `on_message`, and a request to stop to the jobs."""
+        while not self._messages.empty():
+            self.on_message(self._messages.get())
+        if self.should_stop():
+            self._stop_event.set()
+
+    def _get_outcome(self, future: Future[pd.DataFrame], job: Job) -> pd.DataFrame | BaseException:
+        """Return the result or the error of a finished job; raise the error if it concerns all jobs."""
+        if future.cancelled():
+            raise InputError(f"lost the connection to the Dask scheduler at {self.scheduler}; finished jobs are kept")
+        error = future.exception()
+        if isinstance(error, BrokenProcessPool):
+            raise error
+        if type(error).__name__ == "KilledWorker":
+            return InputError(f"{job.key}: given up, because several workers died during it")
+        return error or future.result()
+
+    @contextmanager
+    def _open_processes(self) -> Iterator[ProcessPoolExecutor]:
+        """Open a process pool that leaves no process or semaphore behind, however the block ends."""
+        # Child processes that already exist belong to other code.
+        others = multiprocessing.active_children()
+        context = get_process_context()
+        # A process that dies may leave these locked, so every pool has its own.
+        self._messages, self._stop_event = context.SimpleQueue(), context.Event()
+        pool = ProcessPoolExecutor(
+            self.workers, context, _initialize_worker, (self._messages.put, self._stop_event.is_set)
+        )
+        try:
+            yield pool
+        except BaseException:
+            for process in multiprocessing.active_children():
+                if process not in others:
+                    process.kill()
+            raise
+        finally:
+            with delay_sigint():
+                pool.shutdown(wait=True, cancel_futures=True)
+                # The semaphores are removed with the last reference to the pool, and its parts reference it in cycles.
+                # A program that ends by os._exit would not remove them otherwise.
+                del pool, context
+                gc.collect()
+
+
+# Jobs that talk to the process that started them.
+
+
+class Channel(NamedTuple):
+    """The connection of a job to its executor."""
+
+    send: Callable[[Any], object]
+    should_stop: Callable[[], bool]
+
+
+_channel = Channel(lambda message: None, lambda: False)
+
+
+def send_message(message: Any) -> None:
+    """Send a picklable message from a running job to `on_message` of its executor; on a cluster it is dropped."""
+    _channel.send(message)
+
+
+def is_stop_requested() -> bool:
+    """Return, inside a job, whether it should end early; always False on a cluster."""
+    return _channel.should_stop()
+
+
+# Local processes.
 
 
 def get_process_context() -> ForkServerContext | SpawnContext:
@@ -65,73 +317,10 @@ def get_process_context() -> ForkServerContext | SpawnContext:
     return context
 
 
-# Process pool for jobs that leaves no process or semaphore behind, however it ends.
-
-
-class ProcessPool:
-    """Processes that wait for jobs, inside `with ProcessPool(4) as pool`; they start with the first jobs.
-
-    If the block ends early, by Ctrl-C, a failed job or a dead process, all processes are killed at once.
-    """
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-
-    def __enter__(self) -> ProcessPool:
-        # Child processes that already exist belong to other code.
-        self._other_processes = multiprocessing.active_children()
-        self._pool = ProcessPoolExecutor(self.workers, get_process_context(), _initialize_worker)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            for process in multiprocessing.active_children():
-                if process not in self._other_processes:
-                    process.kill()
-        with delay_sigint():
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            # The semaphores are removed with the last reference to the pool, and its parts reference it in cycles.
-            # A program that ends by os._exit would not remove them otherwise.
-            del self._pool
-            gc.collect()
-
-    def compute_results(self, work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """Call `work(*job)` for every job; yield the index and return value of each as it finishes.
-
-        The first error of a call is raised here, BrokenProcessPool if a process died.
-
-        Args:
-            work: importable function; arguments and results must be picklable.
-            jobs: arguments of each call.
-        """
-        # The library does not clean up after an interrupted start, so delay Ctrl-C until all processes have started.
-        with delay_sigint(), ignore_sigint_in_children():
-            numbers = {self._pool.submit(work, *job): number for number, job in enumerate(jobs)}
-        for future in as_completed(numbers):
-            yield numbers[future], future.result()
-
-
-def run_in_pool(
-    work: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int
-) -> Generator[int, None, None]:
-    """Call `work(*job)` for every job in `workers` processes; yield the index of each job as it finishes.
-
-    Args:
-        work: importable function; arguments must be picklable.
-        jobs: arguments of each call.
-        workers: number of processes, at most one per job.
-    """
-    if not jobs:
-        return
-    with ProcessPool(min(workers, len(jobs))) as pool:
-        for number, _ in pool.compute_results(work, jobs):
-            yield number
-
-
-def _initialize_worker() -> None:
+def _initialize_worker(send: Callable[[Any], object], should_stop: Callable[[], bool]) -> None:
     """Set up a worker process: ignore Ctrl-C, which the parent handles, and exit with the parent."""
+    global _channel
+    _channel = Channel(send, should_stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
@@ -144,103 +333,42 @@ def _initialize_worker() -> None:
     threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
-# Execution of jobs on the workers of a Dask scheduler.
+def _prepare_and_compute(job: Job, prepare: Prepare) -> pd.DataFrame:
+    """Call `prepare`, if any, and return the result of a job; runs on the worker."""
+    if prepare is not None:
+        prepare()
+    return compute_result(job)
 
-CONNECT_TIMEOUT = 15
-"""Seconds to wait for a scheduler and for its first worker."""
+
+# Workers of a Dask scheduler.
 
 _job_lock = threading.Lock()
 """Held by a worker thread during a job, which sets torch's threads and seed for the whole process."""
 
 
-def run_on_dask(
-    jobs: Sequence[Job], folder: Path, scheduler: str, prepare: Callable[[], object] | None
-) -> Generator[Job, None, None]:
-    """Run jobs on the workers of a scheduler, write their results locally, and yield each job when it is finished.
-
-    If a worker dies, other workers run its jobs. A job that fails does not stop the others; the first
-    error is raised at the end.
-    """
-    with DaskCluster(scheduler, prepare) as cluster:
-        for number, table in cluster.compute_tables(jobs):
-            write_result(table, jobs[number], folder)
-            yield jobs[number]
-
-
-class DaskCluster:
-    """Workers of a Dask scheduler, inside `with DaskCluster(address, prepare) as cluster`.
-
-    Args:
-        scheduler: address of the scheduler.
-        prepare: called on the worker before every job.
-    """
-
-    def __init__(self, scheduler: str, prepare: Callable[[], object] | None) -> None:
-        self.scheduler, self.prepare = scheduler, prepare
-
-    def __enter__(self) -> DaskCluster:
-        try:
-            self._dask = importlib.import_module("distributed")
-        except ImportError:
-            raise InputError("--scheduler needs Dask: pip install 'equiflock[cluster]'") from None
-        try:
-            self._client = self._dask.Client(self.scheduler, timeout=CONNECT_TIMEOUT)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise InputError(f"no Dask scheduler answers at {self.scheduler}: {error}") from None
+@contextmanager
+def _connect(scheduler: str) -> Iterator[futures.Executor]:
+    """Connect to a Dask scheduler that has workers; jobs that are pending at the end of the block are cancelled."""
+    try:
+        dask = importlib.import_module("distributed")
+    except ImportError:
+        raise InputError("--scheduler needs Dask: pip install 'equiflock[cluster]'") from None
+    try:
+        client = dask.Client(scheduler, timeout=CONNECT_TIMEOUT)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(f"no Dask scheduler answers at {scheduler}: {error}") from None
+    with closing(client):
         # Without a worker the jobs would wait indefinitely, without a message.
         try:
-            self._client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
+            client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
         except TimeoutError:
-            self._client.close()
-            raise InputError(f"the Dask scheduler at {self.scheduler} has no workers") from None
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._client.close()
-
-    def compute_tables(self, jobs: Sequence[Job]) -> Generator[tuple[int, pd.DataFrame], None, None]:
-        """Yield the index and result of every job as it finishes.
-
-        A job that fails does not stop the others; the first error is raised at the end. If the generator is closed
-        early, the remaining jobs are cancelled. Results are shared with other commands that run the same job of the
-        same program.
-        """
-        fingerprint = fingerprint_program()
-        # Dask computes each key once: two commands share the result of the same job of the same program.
-        # The repr of `prepare` contains its memory address, so jobs with a plugin are not shared.
-        suffix = hashlib.sha256(f"{json.dumps(fingerprint)} {self.prepare!r}".encode()).hexdigest()[:8]
-        numbers = {f"{get_result_path(job, Path()).stem}-{suffix}": number for number, job in enumerate(jobs)}
-        futures = [
-            self._client.submit(_run_on_worker, jobs[number], self.prepare, fingerprint, key=name, pure=False)
-            for name, number in numbers.items()
-        ]
-        failures: list[Exception] = []
+            raise InputError(f"the Dask scheduler at {scheduler} has no workers") from None
+        executor = client.get_executor(pure=False)
         try:
-            for future in self._dask.as_completed(futures):
-                number = numbers[future.key]
-                try:
-                    table = future.result()
-                except self._dask.KilledWorker:
-                    failures.append(InputError(f"{jobs[number].key}: given up, because several workers died during it"))
-                    continue
-                except CancelledError:
-                    raise InputError(
-                        f"lost the connection to the Dask scheduler at {self.scheduler}; finished jobs are kept"
-                    ) from None
-                except Exception as error:
-                    failures.append(error)
-                    continue
-                # Free the worker's copy.
-                future.release()
-                yield number, table
+            yield executor
         finally:
-            # After Ctrl-C or an error, cancel the pending jobs.
             with suppress(Exception):  # the scheduler may have ended
-                self._client.cancel(futures)
-        if failures:
-            raise failures[0]
+                executor.shutdown(wait=False)
 
 
 @cache
@@ -256,7 +384,7 @@ def fingerprint_program() -> dict[str, str]:
     return {**read_package_versions("torch"), "source": source.hexdigest()[:12]}
 
 
-def _run_on_worker(job: Job, prepare: Callable[[], object] | None, expected: Mapping[str, str]) -> pd.DataFrame:
+def _run_on_cluster(job: Job, prepare: Prepare, expected: Mapping[str, str]) -> pd.DataFrame:
     """Run a job on a worker, one at a time per process. Raise InputError if its program differs from the command's."""
     if fingerprint_program() != expected:
         other = ", ".join(f"{name} {value}, not {expected.get(name)}" for name, value in fingerprint_program().items())
@@ -264,161 +392,6 @@ def _run_on_worker(job: Job, prepare: Callable[[], object] | None, expected: Map
     with _job_lock:
         try:
             set_plugin_checksums({})  # forget the plugin of an earlier command
-            if prepare is not None:
-                prepare()
-            return compute_result(job)
+            return _prepare_and_compute(job, prepare)
         except InputError as error:
             raise InputError(f"on the worker at {socket.gethostname()}: {error}") from None
-
-
-# Workers that persist over many rounds of jobs, such as the generations of a search, and return results directly.
-
-
-class PersistentWorkers:
-    """Local processes or the workers of a Dask scheduler, inside `with PersistentWorkers(4) as workers`.
-
-    They start with the first round and end with the block, however it ends. A single worker is this process.
-
-    Args:
-        workers: number of processes, without a scheduler.
-        scheduler: address of a Dask scheduler.
-        prepare: importable function, called by the worker before every job.
-    """
-
-    def __init__(self, workers: int, scheduler: str | None = None, prepare: Callable[[], object] | None = None) -> None:
-        self.workers = check_count("workers", workers)
-        self.scheduler, self.prepare = scheduler, prepare
-        self._cluster: DaskCluster | None = None
-        self._pool: ProcessPool | None = None
-
-    def __enter__(self) -> PersistentWorkers:
-        self._exit_stack = ExitStack()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._exit_stack.__exit__(kind, error, traceback)
-
-    def compute_tables(self, jobs: Sequence[Job], on_done: Callable[[], object] = lambda: None) -> list[pd.DataFrame]:
-        """Return the results of all jobs in order; call `on_done` after each job.
-
-        If a local process dies, a new pool runs the missing jobs; raise InputError after the third time. A failed job
-        raises its error.
-        """
-        tables: dict[int, pd.DataFrame] = {}
-        for _ in range(MAX_POOLS):
-            missing = [number for number in range(len(jobs)) if number not in tables]
-            try:
-                for index, table in self._run_round([jobs[number] for number in missing]):
-                    tables[missing[index]] = table
-                    on_done()
-            # If one process dies the whole pool breaks; results received so far are kept.
-            except BrokenProcessPool as error:
-                self._exit_stack.pop_all().__exit__(type(error), error, error.__traceback__)
-                self._pool = None
-                continue
-            return [tables[number] for number in range(len(jobs))]
-        raise InputError(f"worker processes died {MAX_POOLS} times, perhaps for lack of memory: use fewer workers")
-
-    def _run_round(self, jobs: Sequence[Job]) -> Iterator[tuple[int, pd.DataFrame]]:
-        """Yield the index and result of every job as it finishes; the first call starts the workers."""
-        if self.scheduler is not None:
-            if self._cluster is None:
-                self._cluster = self._exit_stack.enter_context(DaskCluster(self.scheduler, self.prepare))
-            with closing(self._cluster.compute_tables(jobs)) as results:
-                yield from results
-        elif self.workers == 1:
-            for number, job in enumerate(jobs):
-                yield number, _prepare_and_compute(job, self.prepare)
-        else:
-            if self._pool is None:
-                self._pool = self._exit_stack.enter_context(ProcessPool(self.workers))
-            yield from self._pool.compute_results(_prepare_and_compute, [(job, self.prepare) for job in jobs])
-
-
-def _prepare_and_compute(job: Job, prepare: Callable[[], object] | None) -> pd.DataFrame:
-    """Call `prepare`, if any, and return the result of a job; runs on the worker."""
-    if prepare is not None:
-        prepare()
-    return compute_result(job)
-
-
-# Parallel execution of the jobs of an experiment; each result is written as soon as it is computed.
-
-MAX_POOLS = 3
-"""Number of process pools to try if processes die."""
-
-
-def run_jobs(
-    jobs: Sequence[Job],
-    folder: Path,
-    workers: int,
-    on_done: Callable[[Job], object] = lambda job: None,
-    prepare: Callable[[], object] | None = None,
-    scheduler: str | None = None,
-    on_notice: Callable[[str], object] = lambda text: None,
-) -> None:
-    """Run the jobs whose results in `folder` are missing or damaged, in parallel; return when all are done.
-
-    Args:
-        jobs: jobs of one or several experiments.
-        folder: directory of the results.
-        workers: number of local processes, without a scheduler.
-        on_done: called with every job that is finished, including those of earlier runs.
-        prepare: importable function, called by the worker before every job, for example to register controllers.
-        scheduler: address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers run the jobs.
-        on_notice: called with a line of text about every damaged result.
-
-    Each result is written atomically as soon as its job finishes, so an interruption never loses a finished job.
-    Results do not depend on where the jobs run.
-    """
-    check_count("workers", workers)
-    # Existing, intact results count as done.
-    missing = []
-    for job in jobs:
-        if is_done(job, folder, lambda text: on_notice(f"{text}; this job is computed again")):
-            on_done(job)
-        else:
-            missing.append(job)
-    if not missing:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    if scheduler is None:
-        done = _run_in_processes(missing, folder, workers, prepare)
-    else:
-        done = run_on_dask(missing, folder, scheduler, prepare)
-    with closing(done):  # so that Ctrl-C in `on_done` also ends the processes
-        for job in done:
-            on_done(job)
-
-
-def _run_in_processes(
-    jobs: Sequence[Job], folder: Path, workers: int, prepare: Callable[[], object] | None
-) -> Generator[Job, None, None]:
-    """Run jobs in `workers` processes that write their results; yield each job when it is finished.
-
-    If a process dies, for example for lack of memory, a new pool runs the remaining jobs; after the third time
-    InputError is raised.
-    """
-    for _ in range(MAX_POOLS):
-        missing = [job for job in jobs if not is_done(job, folder)]
-        try:
-            with closing(run_in_pool(_run_and_write, [(job, folder, prepare) for job in missing], workers)) as done:
-                for number in done:
-                    yield missing[number]
-        # If one process dies the whole pool breaks; results written so far are kept.
-        except BrokenProcessPool:
-            continue
-        return
-    names = ", ".join(job.key for job in jobs if not is_done(job, folder))
-    raise InputError(
-        f"worker processes died {MAX_POOLS} times, perhaps for lack of memory: use fewer workers; not done: {names}"
-    )
-
-
-def _run_and_write(job: Job, folder: Path, prepare: Callable[[], object] | None) -> None:
-    """Call `prepare`, if any, run a job and write its result; runs in a process of the pool."""
-    if prepare is not None:
-        prepare()
-    write_result(compute_result(job), job, folder)

@@ -55,17 +55,13 @@ class PartitionedArrays:
         return next(iter(self.shapes.values()))[0]
 
     def check_parts(self) -> PartStatus:
-        """Read all parts, compare them with their checksums, and return the status.
-
-        A part without a checksum file is missing. If any array's file has a wrong header or length, all written parts
-        are damaged.
-        """
+        """Read all parts, compare them with their checksums, and return the status."""
         # A part without a checksum file was never completed: it is missing, not damaged.
         written = [step for step in range(self.count) if self._checksum_path(step).is_file()]
         if not written:
             return PartStatus(self.count, frozenset(), frozenset())
         # A file of the wrong length cannot be mapped, so all of its parts are damaged.
-        if any(not self._is_complete(name) for name in self.shapes):
+        if not all(map(self._is_complete, self.shapes)):
             return PartStatus(self.count, frozenset(), frozenset(written))
         arrays = self.open_arrays("r")
         intact = frozenset(
@@ -83,7 +79,6 @@ class PartitionedArrays:
         # Remove the checksum before overwriting the part, so that an interruption leaves the part missing.
         for step in steps:
             self._checksum_path(step).unlink(missing_ok=True)
-        # Keep existing parts.
         if len(steps) < self.count:
             return self.open_arrays("r+")
         return {name: _create_array(self._path(name), shape) for name, shape in self.shapes.items()}
@@ -102,11 +97,6 @@ class PartitionedArrays:
             for name, shape in self.shapes.items()
         }
 
-    @property
-    def has_complete_file(self) -> bool:
-        """Whether at least one file of these arrays exists with its full length."""
-        return any(self._is_complete(name) for name in self.shapes)
-
     def remove_if_config_damaged(self, on_notice: Callable[[str], object]) -> None:
         """Remove the arrays and config.json, with a notice, if config.json is damaged, as their settings are unknown.
 
@@ -117,17 +107,11 @@ class PartitionedArrays:
             if path.exists():
                 read_json(path)
         except DamagedError as error:
-            if self.has_complete_file:
+            if any(map(self._is_complete, self.shapes)):
                 on_notice(f"{error}; all data is recomputed")
-                path.unlink()
-                self.remove()
-
-    def remove(self) -> None:
-        """Remove the arrays and all checksums; config.json stays."""
-        for name in self.shapes:
-            self._path(name).unlink(missing_ok=True)
-        for step in range(self.count):
-            self._checksum_path(step).unlink(missing_ok=True)
+                arrays, checksums = map(self._path, self.shapes), map(self._checksum_path, range(self.count))
+                for each in (path, *arrays, *checksums):
+                    each.unlink(missing_ok=True)
 
     def _is_complete(self, name: str) -> bool:
         """Return whether an array's file has the right header and length; `check_parts` verifies the content."""
@@ -173,16 +157,10 @@ def fill_parts(
     workers: int,
     on_part: Callable[[int], object],
 ) -> None:
-    """Compute parts of the arrays in `workers` threads, with one kernel thread each, the largest index first.
+    """Compute these parts of the arrays in `workers` threads, with one kernel thread each, the largest index first.
 
-    `on_part` is called in the calling thread. An error of `make` is raised here, after the running parts.
-
-    Args:
-        arrays: the arrays to write to.
-        steps: indices of the parts.
-        make: called with the index of a part, returns its content by array name.
-        workers: number of parts to compute at once.
-        on_part: called with the index of every written part.
+    `make` returns the content of a part by array name; its error is raised here, after the running parts. `on_part` is
+    called, in the calling thread, with the index of every written part.
     """
 
     def work(step: int) -> int:

@@ -143,19 +143,29 @@ def remove_results(folder: Path, kind: str, output_patterns: Sequence[str]) -> N
         kind: such as "sweep".
         output_patterns: file name patterns of results of this kind.
     """
-    inside = [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
+    inside = list_visible(folder) if folder.is_dir() else []
     if not inside:
         return
     # Check everything before removing anything.
     if not is_of_kind(folder, kind):
         raise InputError(f"{folder} contains other files: --force removes only {format_kind({KIND: kind})}")
-    for path in inside:
-        if not any(fnmatch(path.name, pattern) for pattern in (CONFIG, *output_patterns)):
-            raise InputError(
-                f"{path} is not a result of {format_kind({KIND: kind})}: move it elsewhere, then --force starts over"
-            )
+    for path in list_foreign_files(folder, output_patterns):
+        raise InputError(
+            f"{path} is not a result of {format_kind({KIND: kind})}: move it elsewhere, then --force starts over"
+        )
     for path in sorted(inside, key=lambda path: path.name == CONFIG):  # the config last, as it identifies the folder
         remove_path(path)
+
+
+def list_visible(folder: Path) -> list[Path]:
+    """Return the entries of a directory whose names do not start with a dot."""
+    return [path for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def list_foreign_files(folder: Path, output_patterns: Sequence[str]) -> list[Path]:
+    """Return the visible entries of a run directory other than its config and results with these patterns."""
+    known = CONFIG, *output_patterns
+    return [path for path in list_visible(folder) if not any(fnmatch(path.name, pattern) for pattern in known)]
 
 
 def is_of_kind(folder: Path, kind: str) -> bool:

@@ -36,7 +36,7 @@ from equiflock.simulation.simulate import count_steps, simulate
 from equiflock.simulation.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from equiflock.learning.dagger import EpochReport
+    from equiflock.learning.validation import EpochReport
 
 STUDENT = "etdagnn"
 CONTROLLERS = ("tanner", STUDENT, "tdagnn", "tanner-dynamic")

@@ -26,8 +26,8 @@ from rich.text import Text
 from equiflock._runtime.checks import InputError
 
 if TYPE_CHECKING:
-    from equiflock.learning.dagger import EpochReport
     from equiflock.learning.recipe import DAgger
+    from equiflock.learning.validation import EpochReport
     from equiflock.observations.orbit import Orbit
 
 out = Console()

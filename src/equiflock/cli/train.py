@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -96,49 +95,35 @@ class Train:
             out.print(f"weights: {run.weights}", highlight=False, soft_wrap=True)
 
     def _train(self, runs: list[TrainingRun]) -> None:
-        """Train the runs on the scheduler's workers or, without one, on this machine."""
-        if self.scheduler is not None:
-            self._train_on_cluster(runs, self.scheduler)
-        else:
-            self._train_locally(runs)
+        """Train the runs on this machine, a single one with one worker in this process, or on the scheduler's workers.
 
-    def _train_locally(self, runs: list[TrainingRun]) -> None:
-        """Train a single run in this process, or several in worker processes.
-
-        Ctrl-C stops them after the current epoch, a second one immediately. With several workers a single run has a
-        process too.
+        On this machine, Ctrl-C stops them after the current epoch, and a second one immediately.
         """
-        with progress("loss", "IVV", "IMAN") as bar:
-            displays = {run.folder: TrainingProgress(bar, run.recipe, visible=len(runs) == 1) for run in runs}
-            # A single training runs in this process.
-            if len(runs) == 1 and self.workers == 1:
-                (display,) = displays.values()
-                with StopRequest(lambda: display.print_notice(display.stop_message)) as stop_request:
-                    runs[0].train(display.show_epoch, display.print_notice, should_stop=stop_request)
-                return
-            with StopRequest(
-                lambda: bar.console.print(f"finishing the current epochs; {SECOND_CTRL_C_HINT}")
-            ) as stop_request:
+        prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
+        with progress(*([] if self.scheduler else ["loss", "IVV", "IMAN"])) as bar:
+            # A training on a cluster reports nothing until it is finished, so one bar shows all of them.
+            total = bar.add_task(f"training at {self.scheduler}", total=len(runs), visible=self.scheduler is not None)
+            is_single = len(runs) == 1 and self.scheduler is None
+            displays = {run.folder: TrainingProgress(bar, run.recipe, visible=is_single) for run in runs}
+
+            def confirm_stop() -> None:
+                if is_single:
+                    display = displays[runs[0].folder]
+                    display.print_notice(display.stop_message)
+                else:
+                    bar.console.print(f"finishing the current epochs; {SECOND_CTRL_C_HINT}")
+
+            with StopRequest(confirm_stop) as stop_request:
                 train_several(
-                    list(displays),
+                    [run.folder for run in runs],
                     self.workers,
                     on_epoch=lambda folder, report: displays[folder].show_epoch(report),
                     on_notice=lambda folder, text: displays[folder].print_notice(text),
-                    prepare=partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)),
+                    prepare=prepare,
                     should_stop=stop_request,
+                    scheduler=self.scheduler,
+                    on_done=lambda: bar.advance(total),
                 )
-
-    def _train_on_cluster(self, runs: list[TrainingRun], scheduler: str) -> None:
-        """Train the runs on the workers of a Dask scheduler, with one progress bar for all."""
-        from equiflock._runtime.executors import run_jobs
-        from equiflock.learning.training_run import TrainingJob
-
-        prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
-        jobs = [TrainingJob(run.folder.resolve()) for run in runs]
-        # The results of these jobs are temporary markers; the run directory records whether a training is finished.
-        with progress() as bar, tempfile.TemporaryDirectory() as markers:
-            task = bar.add_task(f"training at {scheduler}", total=len(runs))
-            run_jobs(jobs, Path(markers), 1, lambda job: bar.advance(task), prepare, scheduler)
 
     @property
     def _resume_command(self) -> str:

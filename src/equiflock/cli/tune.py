@@ -84,17 +84,17 @@ class Tune:
 
         Ctrl-C stops after the current generation, a second one immediately.
         """
-        from equiflock._runtime.executors import PersistentWorkers
+        from equiflock._runtime.executors import Executor
 
         prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
         with progress("cost") as bar:
             display = _TuningProgress(bar, tuning)
             with (
-                PersistentWorkers(self.workers, self.scheduler, prepare) as workers,
+                Executor(self.workers, self.scheduler, prepare, here=True) as executor,
                 StopRequest(display.confirm_stop) as stop_request,
             ):
                 best = tuning.tune(
-                    workers,
+                    executor,
                     display.show_generation,
                     display.print_notice,
                     display.show_flights,

@@ -1,14 +1,10 @@
-"""Behaviour cloning on fast-forward data, with the loss of the generalization bound (section 4.3).
+"""Behaviour cloning on fast-forward data, with the loss of the generalization bound (section 4.3), `ScoringLoss`.
 
-A tuple's loss is min(1, (b^2 + MSE) / M), where MSE is the mean over its agents of |a_expert - a_student|^2, and b in
-[0, sqrt(M)] is the only weight of the paper's scoring model. Every epoch uses each training tuple once.
-
-A tuple with b^2 + MSE >= M has no gradient, so the first `warm_up` steps use (b^2 + MSE) / M, which always has one.
+Every epoch uses each training tuple once. The first `warm_up` steps use the loss without min(1, .).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -25,14 +21,14 @@ from equiflock.controllers.loading import make_network, select_network_options
 from equiflock.learning.dagger import DivergedError
 from equiflock.learning.fast_forward import FastForwardData, Split
 from equiflock.learning.learner import Adam, make_learner
-from equiflock.learning.loss import Tuples
+from equiflock.learning.loss import ScoringLoss, Tuples
 from equiflock.learning.recipe import Cloning
 from equiflock.learning.replay import ReplayBuffer
 from equiflock.protocols import Controller, LocalController
 from equiflock.simulation.flight_builder import check_controller
 
 BATCHES_PER_READ = 100
-"""Number of batches to read from disk at once."""
+"""Number of batches to read from disk at once, because the tuples of a batch are scattered over the file."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +55,7 @@ class CloningReport:
 class Cloner:
     """State of a cloning; `run_epoch` trains for one epoch, and `make_report` measures the losses.
 
-    Args:
-        recipe: the settings of the training.
-        data: the tuples; their number of hops must match the network's senses.
-        network: torch module to train, with `senses`; default: a new network of the recipe's controller.
+    `network` is a torch module with `senses` that match the data; default: a new one of the recipe's controller.
     """
 
     def __init__(self, recipe: Cloning, data: FastForwardData, network: nn.Module | None = None) -> None:
@@ -71,47 +64,39 @@ class Cloner:
             options = select_network_options(recipe.controller, hops=data.recipe.hops)
             network = make_network(recipe.controller, recipe.seed, **options)
         check_controller(cast(Controller, network))
-        self.network, self.student = network.eval(), cast(LocalController, network)
-        senses = self.student.senses
-        if senses.hops != data.recipe.hops:
-            raise InputError(f"the network observes {senses.hops} hops, but the data has {data.recipe.hops}")
-        if senses.hop_mean != data.recipe.hop_mean:
+        self.network, self.senses = network.eval(), cast(LocalController, network).senses
+        if self.senses.hops != data.recipe.hops:
+            raise InputError(f"the network observes {self.senses.hops} hops, but the data has {data.recipe.hops}")
+        if self.senses.hop_mean != data.recipe.hop_mean:
             raise InputError(
-                f"the network divides hops by the {senses.hop_mean}'s degree, but the data by the "
-                f"{data.recipe.hop_mean}'s: make the data with FastForward(hop_mean={senses.hop_mean!r})"
+                f"the network divides hops by the {self.senses.hop_mean}'s degree, but the data by the "
+                f"{data.recipe.hop_mean}'s: make the data with FastForward(hop_mean={self.senses.hop_mean!r})"
             )
-        data.find_array_name(self.student.senses.channels)
+        data.find_array_name(self.senses.channels)
         self.learner = make_learner(network, recipe.learning_rate)
-        # b starts at 0 and is trained together with the weights, by a separate Adam.
-        self.score_bias = np.zeros(1, np.float32)
+        self.loss = ScoringLoss(recipe.loss_scale)
+        # b is trained together with the weights, by a separate Adam.
         self._bias_adam = Adam(1, recipe.learning_rate)
         self.epoch = self.updates = 0
 
     def run_epoch(self) -> None:
         """Take one Adam step per batch of training tuples, each used once, in an order drawn from seed and epoch.
 
-        The last batch may be smaller.
-
-        Raises:
-            DivergedError: if the weights are no longer finite; the message names the epoch.
+        The last batch may be smaller. Raise DivergedError if the weights are no longer finite.
         """
         order = make_rng(self.recipe.seed, "cloning", self.epoch).permutation(self.data.samples)
-        # Read many batches at once, because their tuples are scattered over the file.
-        read_size = BATCHES_PER_READ * self.recipe.batch
+        batch, read_size = self.recipe.batch, BATCHES_PER_READ * self.recipe.batch
         with torch.random.fork_rng(devices=[]):
             # For modules that draw random numbers, such as dropout.
             torch.manual_seed(int(make_rng(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             self.network.train()
             for first in range(0, len(order), read_size):
-                tuples = self._pack_tuples(
-                    *self.data.get_tuples(order[first : first + read_size], self.student.senses.channels)
-                )
-                # One Adam step per batch; the last batch may be smaller.
-                batch_indices = np.arange(len(tuples[0]))
-                full = len(batch_indices) - len(batch_indices) % self.recipe.batch
-                self.learner.descend(tuples, batch_indices[:full].reshape(-1, self.recipe.batch), self._weight_errors)
-                if full < len(batch_indices):
-                    self.learner.descend(tuples, batch_indices[None, full:], self._weight_errors)
+                indices = order[first : first + read_size]
+                tuples = self._pack_tuples(*self.data.get_tuples(indices, self.senses.channels))
+                full = len(indices) - len(indices) % batch
+                for rows in (np.arange(full).reshape(-1, batch), np.arange(full, len(indices))[None]):
+                    if rows.size:
+                        self.learner.descend(tuples, rows, self._weight_errors)
             self.network.eval()
         self.epoch += 1
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
@@ -120,15 +105,15 @@ class Cloner:
     def make_report(self) -> CloningReport:
         """Measure the losses of all training and test tuples with the current weights."""
         (train_loss, gradient_share), (test_loss, _) = self.compute_losses("train"), self.compute_losses("test")
-        return CloningReport(self.epoch, train_loss, test_loss, gradient_share, float(self.score_bias[0]))
+        return CloningReport(self.epoch, train_loss, test_loss, gradient_share, float(self.loss.bias[0]))
 
     def compute_losses(self, split: Split) -> tuple[float, float]:
         """Return the mean loss of all training or test tuples, and the share of tuples with a loss below 1."""
         # One time index at a time, because the data may not fit into memory.
         total, below, count = 0.0, 0, 0
         for step in range(self.data.recipe.index_count):
-            tuples = self._pack_tuples(*self.data.get_block(step, split, self.student.senses.channels))
-            scores = self._compute_scores(self.learner.compute_errors(tuples))
+            tuples = self._pack_tuples(*self.data.get_block(step, split, self.senses.channels))
+            scores = self.loss.compute_scores(self.learner.compute_errors(tuples))
             total += float(np.minimum(scores, 1.0).sum())
             below += int((scores < 1.0).sum())
             count += len(scores)
@@ -143,26 +128,13 @@ class Cloner:
         buffer.add(observations, targets)
         return buffer.tuples
 
-    def _compute_scores(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
-        """Return (b^2 + MSE) / M of every tuple."""
-        scores: Float64[np.ndarray, " b"] = (float(self.score_bias[0]) ** 2 + errors) / self.recipe.loss_scale
-        return scores
-
     def _weight_errors(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
-        """Return d(mean loss) / d(MSE) of each tuple, and take one Adam step on b.
-
-        After the warm-up it is 0 for tuples with (b^2 + MSE) / M > 1. The learner calls this once per step.
-        """
-        slopes = np.full(len(errors), 1.0 / (self.recipe.loss_scale * len(errors)))
-        if self.updates >= self.recipe.warm_up:
-            # min(1, .) has slope 0 above 1.
-            slopes[self._compute_scores(errors) > 1.0] = 0.0
-        # d b^2 / db = 2 b, and b stays in [0, sqrt(M)].
-        gradient = (2.0 * self.score_bias * slopes.sum()).astype(np.float32)
-        self._bias_adam.step(self.score_bias, gradient)
-        np.clip(self.score_bias, 0.0, math.sqrt(self.recipe.loss_scale), out=self.score_bias)
+        """Return the weights of a batch's errors in the loss, and take one Adam step on b."""
+        weights = self.loss.compute_weights(errors, is_clipped=self.updates >= self.recipe.warm_up)
+        self._bias_adam.step(self.loss.bias, self.loss.compute_bias_gradient(weights))
+        self.loss.clip_bias()
         self.updates += 1
-        return slopes
+        return weights
 
 
 def clone(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
@@ -20,23 +19,25 @@ from jaxtyping import Float32
 from torch import Tensor, nn
 
 from equiflock._runtime.checks import InputError, NumericRangeError
+from equiflock._runtime.checksums import compute_checksum
 from equiflock._runtime.randomness import make_rng
 from equiflock._runtime.threads import use_one_thread
 from equiflock.controllers import load
 from equiflock.controllers.loading import make_network, select_network_options
 from equiflock.flock import FOLLOWER
-from equiflock.learning.learner import WeightAverage, make_learner
+from equiflock.learning.learner import WeightAverage, copy_state_dict, make_learner
 from equiflock.learning.mixture import Mixture
 from equiflock.learning.recipe import DAgger
-from equiflock.learning.replay import ReplayBuffer, check_memory
-from equiflock.learning.rollouts import Rollout, RolloutHistory, compute_crc32, copy_state_dict
-from equiflock.learning.validation import Validation, Validator
+from equiflock.learning.replay import ReplayBuffer, Rollout, RolloutHistory, check_memory
+from equiflock.learning.validation import EpochReport, Validation, Validator
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import Controller, LocalController
 from equiflock.simulation.environment import Environment
 from equiflock.simulation.flight_builder import check_controller, flight
 
-# Checks before a training: network, expert and recipe must match.
+
+class DivergedError(InputError):
+    """The weights, the loss or a flight of the network are no longer finite."""
 
 
 def prepare_network(recipe: DAgger, network: nn.Module | None = None) -> nn.Module:
@@ -63,14 +64,10 @@ def prepare_network(recipe: DAgger, network: nn.Module | None = None) -> nn.Modu
 
 
 def _check_output_shape(network: nn.Module, recipe: DAgger) -> None:
-    """Call the network once, on zeros and in eval mode; raise InputError if it fails or its output has a wrong shape.
-
-    The mode of the network and torch's generator are restored.
-    """
+    """Call the network once, on zeros and in eval mode; raise InputError if it fails or returns a wrong shape."""
     senses = cast(LocalController, network).senses
     expected_shape = 1, recipe.min_agents, recipe.dimensions
     shape = *expected_shape[:2], senses.hops, senses.width, recipe.dimensions
-    # Restore the mode of the network and torch's random generator afterwards.
     was_training = network.training
     try:
         with torch.random.fork_rng(devices=[]), torch.inference_mode():
@@ -85,30 +82,10 @@ def _check_output_shape(network: nn.Module, recipe: DAgger) -> None:
         raise InputError(f"the network must return accelerations (B, N, D) = {expected_shape}; got {received!r:.80}")
 
 
-class DivergedError(InputError):
-    """The weights, the loss or a flight of the network are no longer finite."""
-
-
-@dataclass(frozen=True)
-class EpochReport:
-    """Loss of an epoch, and the validation after it."""
-
-    epoch: int
-    """Number of completed epochs."""
-    loss: float
-    """Mean loss over the epoch's updates."""
-    expert_share: float
-    """beta, the probability that the expert acts in a step."""
-    validation: Validation | None
-    """Validation after this epoch; None if none was due."""
-
-
 class Trainer:
     """State of a training; `run_epoch` trains for one epoch.
 
-    Args:
-        recipe: the settings of the training.
-        network: torch module to train, with `senses`; default: a new network of the recipe's controller.
+    `network` is the torch module to train, with `senses`; default: a new network of the recipe's controller.
     """
 
     def __init__(self, recipe: DAgger, network: nn.Module | None = None) -> None:
@@ -135,8 +112,7 @@ class Trainer:
     def run_epoch(self) -> EpochReport:
         """Run one rollout, take the epoch's Adam steps, update the averaged weights, and validate them if due.
 
-        Raises:
-            DivergedError: if the loss or a flight is no longer finite; the message names the epoch.
+        Raise DivergedError, which names the epoch, if the loss or a flight is no longer finite.
         """
         expert_share = self.recipe.compute_expert_share(self.epoch)
         with self.seed_torch():
@@ -167,10 +143,7 @@ class Trainer:
 
     @contextmanager
     def _report_divergence(self, epoch: int) -> Iterator[None]:
-        """Inside the block, convert NumericRangeError of a flight to DivergedError, whose message names `epoch`.
-
-        Before the first completed epoch the error is raised unchanged, because training cannot be its cause.
-        """
+        """Inside the block, convert NumericRangeError of a flight to DivergedError, whose message names `epoch`."""
         try:
             yield
         except NumericRangeError as error:
@@ -181,20 +154,13 @@ class Trainer:
 
     @contextmanager
     def seed_torch(self) -> Iterator[None]:
-        """Inside the block, seed torch from seed and epoch, for modules that draw random numbers, such as dropout.
-
-        The state of torch's generator is restored afterwards.
-        """
+        """Inside the block, seed torch from seed and epoch, for modules that draw random numbers, such as dropout."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(make_rng(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             yield
 
     def run_rollout(self) -> None:
-        """Add the tuples of the epoch's flight to the replay, with the network in eval mode.
-
-        Also add the flight to `rollouts`, with the network's weights at its start, so that a resumed training can
-        repeat it.
-        """
+        """Add the tuples of the epoch's flight to the replay, and the flight to `rollouts`; sets eval mode."""
         network, tuples_before = copy_state_dict(self.network), self.replay.total_added
         self.network.eval()
         checksum = self.collect()
@@ -218,12 +184,9 @@ class Trainer:
     def collect(self) -> int:
         """Fly one flock of the training set under the mixture, and add a tuple per step to the replay.
 
-        A tuple holds the student's observations and the expert's accelerations of followers. Scenario, flock and
-        mixture are drawn from streams of the epoch. The flight has at most `recipe.steps` steps, fewer if its ending
-        comes earlier.
-
-        Returns:
-            CRC-32 of the added tuples; 0 if the flight ended before its first step.
+        A tuple holds the student's observations and the expert's accelerations of followers. The flight has at most
+        `recipe.steps` steps, fewer if its ending comes earlier. Return the CRC-32 of the added tuples, 0 if there are
+        none.
         """
         recipe = self.recipe
         rng = make_rng(recipe.seed, "collect", self.epoch)
@@ -231,7 +194,7 @@ class Trainer:
         starts = self.starts[self.scenario_index]
         scenario, start = starts[int(rng.integers(len(starts)))]
         rules: dict[str, Any] = {"orbit": scenario.orbit, "obstacles": scenario.obstacles}
-        # The expert may need other observations than the student's, which the flight computes.
+        # The expert may need other observations than the student.
         sensing = DelayedAggregation(self.expert.senses, **rules)
         mixture = Mixture(self.expert, self.student, recipe.compute_expert_share(self.epoch), rng, sensing)
         # The student's messages pass the radio drawn for the epoch; the privileged expert has an ideal radio.
@@ -251,16 +214,12 @@ class Trainer:
             return 0
         tuples = self.sample_agents(np.stack(observations), np.stack(targets))
         self.replay.add(*tuples)
-        return compute_crc32(*tuples)
+        return int(compute_checksum(*(np.ascontiguousarray(array).data for array in tuples)), 16)
 
     def sample_agents(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
     ) -> tuple[Float32[np.ndarray, "T A K C D"], Float32[np.ndarray, "T A D"]]:
-        """Return A agents of each step, where A is the number of agents in a tuple of the replay.
-
-        If N > A they are drawn without replacement, separately for each step; if N = A the arrays are returned
-        unchanged.
-        """
+        """Return A random agents of each step; A is the number of agents in a tuple of the replay."""
         (T, N), A = targets.shape[:2], self.replay.agents
         if N == A:
             return observations, targets
@@ -270,14 +229,10 @@ class Trainer:
         return observations[steps, agents], targets[steps, agents]
 
     def update(self) -> float:
-        """Take the epoch's Adam steps on batches drawn with replacement from the replay, and return their mean loss.
-
-        Raise InputError if the replay is empty.
-        """
+        """Take the epoch's Adam steps on batches drawn with replacement from the replay, and return their mean loss."""
         recipe = self.recipe
         if len(self.replay) == 0:
             raise InputError(f"every flight of {recipe.scenario!r} ended before its first step: no training data")
-        # Draw all batches of the epoch with replacement from the whole replay.
         batch_indices = make_rng(recipe.seed, "batches", self.epoch).integers(
             len(self.replay), size=(recipe.updates, recipe.batch)
         )
@@ -297,15 +252,13 @@ def train(
 ) -> nn.Module:
     """Train a network in place, on one thread, and return it in eval mode, with averaged weights if the recipe says so.
 
-    `equiflock train` does the same in a run directory.
+    `equiflock train` does the same in a run directory. Raise DivergedError, which names the epoch, if the loss or a
+    flight is no longer finite.
 
     Args:
         recipe: the settings of the training.
         network: torch module with `senses` to continue from; default: a new network of the recipe's controller.
         on_epoch: called with the report of every epoch.
-
-    Raises:
-        DivergedError: if the loss or a flight is no longer finite; the message names the epoch.
     """
     # More threads slow down networks this small, and could change torch's rounding.
     with use_one_thread():
@@ -315,5 +268,5 @@ def train(
             if on_epoch is not None:
                 on_epoch(report)
     if trainer.average is not None:
-        trainer.average.copy_into(trainer.network)
+        trainer.network.load_state_dict(trainer.average.tensors)
     return trainer.network.eval()

@@ -100,6 +100,15 @@ class FastForward:
         return self.steps + 1
 
     @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the arrays by name."""
+        leading = self.index_count, self.flocks, self.agents
+        return {
+            **{name: (*leading, senses.hops, senses.width, DIMENSIONS) for name, senses in self.senses.items()},
+            "targets": (*leading, DIMENSIONS),
+        }
+
+    @property
     def senses(self) -> dict[str, Senses]:
         """Senses of each observation array by name."""
         if self.channels is not None:
@@ -173,23 +182,9 @@ class FastForward:
                 fill_parts(mapped, missing, self.compute_part, workers, commit_part)
         return FastForwardData(self, parts.open_arrays("r"))
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the arrays by name."""
-        leading = self.index_count, self.flocks, self.agents
-        return {
-            **{name: (*leading, senses.hops, senses.width, DIMENSIONS) for name, senses in self.senses.items()},
-            "targets": (*leading, DIMENSIONS),
-        }
-
 
 class FastForwardData:
-    """Tuples of independent flocks, in memory or mapped from disk.
-
-    Args:
-        recipe: the settings of the data set.
-        arrays: observations and targets, with the names and shapes of `FastForward.shapes`.
-    """
+    """Tuples of independent flocks, in memory or mapped from disk, with the shapes of `FastForward.shapes`."""
 
     def __init__(self, recipe: FastForward, arrays: Mapping[str, Float32[np.ndarray, ...]]) -> None:
         self.recipe = recipe
@@ -202,11 +197,7 @@ class FastForwardData:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> FastForwardData:
-        """Map the data that `FastForward.make` wrote to a directory into memory, after comparing all checksums.
-
-        Raise DamagedError if a time index is damaged, and InputError if one is missing or the directory holds no such
-        data.
-        """
+        """Map the data that `FastForward.make` wrote to a directory into memory, after comparing all checksums."""
         folder = Path(folder)
         recipe = _read_recipe(folder / CONFIG)
         parts = PartitionedArrays(folder, recipe.shapes)
@@ -254,10 +245,7 @@ class FastForwardData:
         return self.arrays[self.find_array_name(channels)][step_and_flock], self.arrays["targets"][step_and_flock]
 
     def largest_input(self, channels: tuple[Channel, ...]) -> float:
-        """Return the largest |Z_i|_F of any agent in any tuple, for observations with these channels.
-
-        The first call reads all data, training and test; later calls use the cached result.
-        """
+        """Return the largest |Z_i|_F of any agent in any tuple, for observations with these channels."""
         return self._largest_norms[self.find_array_name(channels)]
 
     def find_array_name(self, channels: tuple[Channel, ...]) -> str:
@@ -277,7 +265,7 @@ class FastForwardData:
 
     @cached_property
     def _largest_norms(self) -> dict[str, float]:
-        """Largest norm over all tuples and agents of each array, by name; raise InputError if one is not finite."""
+        """Largest norm over all tuples, training and test, and agents of each array; raise InputError if not finite."""
         norms = {}
         for name, array in self.arrays.items():
             squares = 0.0  # one time index at a time, because the whole array may not fit into memory
@@ -291,10 +279,7 @@ class FastForwardData:
 
 
 def _read_recipe(path: Path) -> FastForward:
-    """Read the settings of a data set from config.json; raise InputError if it is missing or holds other settings.
-
-    Raise DamagedError or VersionMismatchError if it is damaged or written by another version.
-    """
+    """Read the settings of a data set from config.json; raise InputError if it is missing, damaged or another kind."""
     try:
         settings = read_config(path.parent)["fast_forward"]
         if set(settings) != {field.name for field in fields(FastForward)}:

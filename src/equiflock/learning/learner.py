@@ -1,15 +1,14 @@
 """Learners, which update a network's weights: Adam steps on batches of tuples, by torch or by compiled kernels.
 
-A tuple holds the observations of the agents of one flock, (N, K, C, D), and the expert's accelerations, (N, D). Its
-error is the mean over agents of |a_expert - a_student|^2. A step follows the gradient of a weighted sum of the errors
-of a batch: their mean, or the sum with the weights that a `LossWeighting` returns.
+A step follows the gradient of the loss of a batch (`equiflock.learning.loss`). Both learners have the same methods, and
+after every call the torch module holds the current weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -31,16 +30,78 @@ from equiflock.controllers.networks.gradients import (
 from equiflock.controllers.networks.lane_kernels import PARTIAL_SUMS, finish_sums
 from equiflock.controllers.networks.models import find_trainable_chain
 from equiflock.features import Senses
-from equiflock.learning.loss import Errors, LossWeighting, Tuples
-from equiflock.learning.rollouts import copy_state_dict
+from equiflock.learning.loss import Errors, LossWeighting, Tuples, compute_errors, compute_loss
 from equiflock.protocols import LocalController
 
-# Adam (Kingma and Ba, 2015) for weights in one flat array, with the arithmetic of `torch.optim.Adam`.
-
 BETA_1, BETA_2 = 0.9, 0.999
-"""Decay rates per step of the mean gradient and of the mean squared gradient."""
+"""Decay rates per step of Adam's mean gradient and mean squared gradient."""
 EPSILON = 1e-8
 """Added to the root of the mean square."""
+STEPS_PER_CALL = 100
+"""Adam steps per kernel call; Ctrl-C takes effect between calls."""
+
+
+class TorchLearner:
+    """Trains any torch module with torch's autograd and Adam."""
+
+    def __init__(self, network: nn.Module, learning_rate: float) -> None:
+        self.network = network
+        self.senses: Senses = cast(LocalController, network).senses
+        self.optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(BETA_1, BETA_2), fused=True)
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """Set the learning rate of the next steps."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+
+    def get_tuple_shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the unpacked shapes, (N, K, C, D) and (N, D)."""
+        return (agents, self.senses.hops, self.senses.width, dimensions), (agents, dimensions)
+
+    def pack(
+        self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"], tuples: Tuples
+    ) -> None:
+        """Copy observations and targets to `tuples`."""
+        tuples.observations[:], tuples.targets[:] = observations, targets
+
+    def descend(
+        self, tuples: Tuples, batch_indices: Int64[np.ndarray, "U b"], loss_weighting: LossWeighting | None = None
+    ) -> Errors:
+        """Take U Adam steps, each on b tuples by index; return their errors (U, b) before each step.
+
+        The caller sets the module to train or eval mode.
+        """
+        step_errors = []
+        observations, targets = map(torch.from_numpy, tuples)
+        for row in torch.from_numpy(batch_indices):
+            errors = compute_errors(self.network(observations.index_select(0, row)), targets.index_select(0, row))
+            loss = compute_loss(errors, loss_weighting)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            step_errors.append(errors.detach())
+        # Convert once at the end, which is faster than after every step.
+        return torch.stack(step_errors).double().numpy() if step_errors else np.empty(batch_indices.shape)
+
+    def compute_errors(self, tuples: Tuples) -> Errors:
+        """Return the errors of these tuples, (T,), in the current mode of the module."""
+        observations, targets = map(torch.from_numpy, tuples)
+        with torch.inference_mode():
+            errors: Errors = compute_errors(self.network(observations), targets).double().numpy()
+        return errors
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return Adam's moments and step counts, named by the index of their parameter."""
+        moments = self.optimizer.state_dict()["state"]
+        return {f"{index}.{name}": tensor for index, moment in moments.items() for name, tensor in moment.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore Adam's moments and step counts from a `state_dict`; raise an error if it does not match."""
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in state.items():
+            index, key = name.split(".")
+            moments.setdefault(int(index), {})[key] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
 
 
 class AdamState(NamedTuple):
@@ -56,7 +117,7 @@ class AdamState(NamedTuple):
 
 
 class Adam:
-    """The running means of the gradient and of its square, and the number of steps taken."""
+    """Adam (Kingma and Ba, 2015) for weights in one flat array, with the arithmetic of `torch.optim.Adam`."""
 
     def __init__(self, size: int, learning_rate: float) -> None:
         self.learning_rate = learning_rate
@@ -76,7 +137,7 @@ def adam_step(
 ) -> None:
     """Take step number `steps`, counted from 1: w -= rate m / (sqrt(v) + eps), for bias-corrected m and v.
 
-    `weights`, `mean` (m) and `mean_square` (v) are updated in place; `steps` is not.
+    `weights`, `mean` (m) and `mean_square` (v) are updated in place.
     """
     # m and v start at zero; these factors correct the resulting bias.
     size = np.float32(learning_rate / (1.0 - BETA_1**steps))
@@ -87,12 +148,6 @@ def adam_step(
         mean[n] = old * mean[n] + new * gradient[n]
         mean_square[n] = old_square * mean_square[n] + new_square * gradient[n] * gradient[n]
         weights[n] -= size * mean[n] / (np.sqrt(mean_square[n]) * per_root + np.float32(EPSILON))
-
-
-# Training of a chain of layers by compiled kernels: forward pass, backward pass and Adam, batch by batch.
-
-STEPS_PER_CALL = 100
-"""Adam steps per kernel call; Ctrl-C takes effect between calls."""
 
 
 class LearnerBuffers(NamedTuple):
@@ -114,7 +169,7 @@ class LearnerBuffers(NamedTuple):
 
 
 class CompiledLearner:
-    """Trains the layers of a chain; see `equiflock.learning.learner.Learner`."""
+    """Trains a chain of layers by compiled kernels: forward pass, backward pass and Adam, batch by batch."""
 
     def __init__(self, chain: Chain, learning_rate: float) -> None:
         self.chain = chain
@@ -123,7 +178,7 @@ class CompiledLearner:
         self._buffers: dict[int, LearnerBuffers] = {}
 
     def set_learning_rate(self, learning_rate: float) -> None:
-        """Take the next steps with this learning rate."""
+        """Set the learning rate of the next steps."""
         self.adam.learning_rate = learning_rate
 
     def get_tuple_shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -168,9 +223,8 @@ class CompiledLearner:
             rows = slice(first, first + steps_per_call)
             if loss_weighting is not None:
                 fold(self.chain.table, weights, self._folded)
-                tuple_weights = (loss_weighting(self._compute_batch_errors(tuples, batch_indices[first])) / N).astype(
-                    np.float32
-                )
+                batch_errors = self._compute_batch_errors(tuples, batch_indices[first])
+                tuple_weights = (loss_weighting(batch_errors) / N).astype(np.float32)
             self._run_adam_steps(tuples, batch_indices[rows], tuple_weights, weights, errors[rows])
         self.chain.store(weights)
         per_agent: Float64[np.ndarray, "U b"] = errors / N
@@ -208,11 +262,7 @@ class CompiledLearner:
     def _run_adam_steps(
         self, tuples: TrainingTuples, batch_indices: Array, tuple_weights: Array, weights: Array, errors: Array
     ) -> None:
-        """Take one Adam step per row of indices, in a single kernel call.
-
-        Update `weights` and Adam's state in place, and add each tuple's sum over agents of |error|^2 to `errors` (U,
-        b).
-        """
+        """Take one Adam step per row of indices, in a single kernel call; see `_run_adam_steps`."""
         adam, work = self.adam, self._get_buffers(tuples.targets.shape[1])
         adam_state = AdamState(adam.mean, adam.mean_square, adam.steps, adam.learning_rate)
         _run_adam_steps(tuples, batch_indices, tuple_weights, weights, errors, work, adam_state)
@@ -243,7 +293,10 @@ def _run_adam_steps(
     work: LearnerBuffers,
     adam_state: AdamState,
 ) -> None:
-    """Take one step of Adam per row of indices, and add each tuple's sum over agents of |error|^2 to errors (U, b)."""
+    """Take one Adam step per row of indices, and add each tuple's sum over agents of |error|^2 to errors (U, b).
+
+    `weights` and the arrays of `adam_state` are updated in place.
+    """
     chain_args, buffers, transposed, sums = work.chain_args, work.buffers, work.transposed, work.sums
     folded_gradient, gradient = work.folded_gradient, work.gradient
     mean, mean_square, steps = adam_state.mean, adam_state.mean_square, adam_state.steps
@@ -260,40 +313,7 @@ def _run_adam_steps(
         adam_step(weights, gradient, mean, mean_square, steps + u + 1, adam_state.learning_rate)
 
 
-class Learner(Protocol):
-    """Trains one network; after every call, the torch module holds the current weights."""
-
-    def set_learning_rate(self, learning_rate: float) -> None:
-        """Set the learning rate of the next steps."""
-        ...
-
-    def get_tuple_shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the shapes of one tuple's packed observations and targets."""
-        ...
-
-    def pack(
-        self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"], tuples: Tuples
-    ) -> None:
-        """Write observations and targets to `tuples` in the memory layout of this learner."""
-        ...
-
-    def descend(
-        self, tuples: Tuples, batch_indices: Int64[np.ndarray, "U b"], loss_weighting: LossWeighting | None = None
-    ) -> Errors:
-        """Take U Adam steps, each on b tuples by index; return their errors (U, b) before each step."""
-        ...
-
-    def compute_errors(self, tuples: Tuples) -> Errors:
-        """Return the errors of these tuples, (T,), with the current weights."""
-        ...
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return Adam's state by name; the weights are in the module."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore a `state_dict`; raise KeyError, ValueError or RuntimeError if it does not match."""
-        ...
+Learner: TypeAlias = TorchLearner | CompiledLearner
 
 
 def make_learner(network: nn.Module, learning_rate: float) -> Learner:
@@ -302,91 +322,20 @@ def make_learner(network: nn.Module, learning_rate: float) -> Learner:
     return TorchLearner(network, learning_rate) if chain is None else CompiledLearner(chain, learning_rate)
 
 
-class TorchLearner:
-    """Trains any torch module with torch's autograd and Adam."""
-
-    def __init__(self, network: nn.Module, learning_rate: float) -> None:
-        self.network = network
-        self.senses: Senses = cast(LocalController, network).senses
-        self.optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(0.9, 0.999), fused=True)
-
-    def set_learning_rate(self, learning_rate: float) -> None:
-        """Set the learning rate of the next steps."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
-
-    def get_tuple_shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the unpacked shapes, (N, K, C, D) and (N, D)."""
-        return (agents, self.senses.hops, self.senses.width, dimensions), (agents, dimensions)
-
-    def pack(
-        self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"], tuples: Tuples
-    ) -> None:
-        """Copy observations and targets to `tuples`."""
-        tuples[0][:], tuples[1][:] = observations, targets
-
-    def descend(
-        self, tuples: Tuples, batch_indices: Int64[np.ndarray, "U b"], loss_weighting: LossWeighting | None = None
-    ) -> Errors:
-        """Take one Adam step per row of indices; return the errors (U, b) before each step.
-
-        The caller sets the module to train or eval mode.
-        """
-        step_errors = []
-        observations, targets = map(torch.from_numpy, tuples)
-        for row in torch.from_numpy(batch_indices):
-            errors = self._compute_batch_errors(observations.index_select(0, row), targets.index_select(0, row))
-            weights = (
-                None if loss_weighting is None else torch.from_numpy(loss_weighting(errors.detach().double().numpy()))
-            )
-            loss = errors.mean() if weights is None else (errors * weights.float()).sum()
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.optimizer.step()
-            step_errors.append(errors.detach())
-        # Convert once at the end, which is faster than after every step.
-        return torch.stack(step_errors).double().numpy() if step_errors else np.empty(batch_indices.shape)
-
-    def compute_errors(self, tuples: Tuples) -> Errors:
-        """Return the errors of these tuples, (T,), without gradients and in the current mode of the module."""
-        with torch.inference_mode():
-            errors: Errors = (
-                self._compute_batch_errors(torch.from_numpy(tuples[0]), torch.from_numpy(tuples[1])).double().numpy()
-            )
-        return errors
-
-    def _compute_batch_errors(self, observations: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean over agents of |a_expert - a_student|^2, (b,)."""
-        differences: Tensor = self.network(observations) - targets
-        return differences.square().sum(-1).mean(-1)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return Adam's moments and step counts, named by the index of their parameter."""
-        moments = self.optimizer.state_dict()["state"]
-        return {f"{index}.{name}": tensor for index, moment in moments.items() for name, tensor in moment.items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore Adam's moments and step counts from a `state_dict`; the learning rate is unchanged."""
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in state.items():
-            index, key = name.split(".")
-            moments.setdefault(int(index), {})[key] = tensor
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
-
-
-# Exponential average of a network's weights over the epochs of its training.
+def copy_state_dict(network: nn.Module) -> dict[str, Tensor]:
+    """Return copies of a network's weights and buffers by name; entries that are not tensors are left out."""
+    state = network.state_dict().items()
+    # The state of a module may hold other objects, which safetensors cannot store.
+    return {name: tensor.detach().clone() for name, tensor in state if isinstance(tensor, Tensor)}
 
 
 class WeightAverage:
-    """Exponential average of the weights w_1, w_2, .. over epochs, corrected for initialization bias:
+    """Exponential average of a network's weights w_1, w_2, .. over epochs, corrected for initialization bias:
 
         a_n = a_(n-1) + (w_n - a_(n-1)) (1 - d) / (1 - d^n),
 
     so a_1 = w_1, and a_n is the mean of w_1 .. w_n in which each epoch has 1 / d times the weight of the previous one.
-
-    Args:
-        network: network whose weights and buffers are averaged.
-        decay: d, from 0 to 1.
+    d is `decay`, from 0 to 1.
     """
 
     def __init__(self, network: nn.Module, decay: float) -> None:
@@ -398,21 +347,16 @@ class WeightAverage:
         share = (1.0 - self.decay) / (1.0 - self.decay**epoch)
         with torch.no_grad():
             for name, tensor in copy_state_dict(network).items():
-                # Integer buffers are copied, not averaged.
                 if tensor.is_floating_point():
                     self.tensors[name].lerp_(tensor, share)
                 else:
                     self.tensors[name].copy_(tensor)
 
-    def copy_into(self, network: nn.Module) -> None:
-        """Load the averaged weights into a network."""
-        network.load_state_dict(self.tensors)
-
     @contextmanager
     def swap_into(self, network: nn.Module) -> Iterator[None]:
         """Inside the block, load the averaged weights into a network; restore its own afterwards."""
         current = copy_state_dict(network)
-        self.copy_into(network)
+        network.load_state_dict(self.tensors)
         try:
             yield
         finally:

@@ -1,165 +1,98 @@
-"""Parallel trainings: worker processes that each run one training after another, each in its run directory."""
+"""Several trainings at once, each in its run directory, as jobs for local processes or a cluster."""
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
-from equiflock._runtime.checks import InputError, check_count
-from equiflock._runtime.executors import get_process_context
-from equiflock._runtime.files import ignore_sigint_in_children
+import pandas as pd
+
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.executors import Executor, Prepare, is_stop_requested, send_message
 from equiflock.learning.training_run import TrainingRun
+from equiflock.learning.validation import EpochReport
 
-if TYPE_CHECKING:
-    from equiflock.learning.dagger import EpochReport
 
-OnEpoch = Callable[[Path, "EpochReport"], object]
-OnNotice = Callable[[Path, str], object]
+@dataclass(frozen=True)
+class TrainingJob:
+    """Completes a training that `TrainingRun.create` made, from its last checkpoint; results are in its directory."""
 
-STOP = None
-"""Message to a worker instead of a run directory: stop, even during a training."""
+    folder: Path
+    wait: bool = False
+    """Whether to wait while another process trains in the directory."""
 
-POLL_INTERVAL = 0.2
-"""Longest time between two calls of `should_stop`, in seconds."""
+    @property
+    def key(self) -> str:
+        """Name of the job."""
+        return self.folder.name
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Column that identifies the job's row."""
+        return {"training": self.folder.name}
+
+    def run(self) -> pd.DataFrame:
+        """Train unless done, and return a table with the number of epochs; send every report and notice.
+
+        Raise KeyboardInterrupt, after a checkpoint is written, if the executor requests a stop.
+        """
+        if is_stop_requested():
+            raise KeyboardInterrupt
+        run = TrainingRun(self.folder)
+
+        def send(content: EpochReport | str) -> None:
+            send_message((self.folder, content))
+
+        run.train(send, send, self.wait, is_stop_requested)
+        return pd.DataFrame({"epochs": [run.recipe.epochs]})
 
 
 def train_several(
     folders: Sequence[Path],
     workers: int,
-    on_epoch: OnEpoch = lambda folder, report: None,
-    on_notice: OnNotice = lambda folder, text: None,
-    prepare: Callable[[], object] | None = None,
+    on_epoch: Callable[[Path, EpochReport], object] = lambda folder, report: None,
+    on_notice: Callable[[Path, str], object] = lambda folder, text: None,
+    prepare: Prepare = None,
     should_stop: Callable[[], bool] = lambda: False,
+    scheduler: str | None = None,
+    on_done: Callable[[], object] = lambda: None,
 ) -> None:
-    """Train in run directories that `TrainingRun.create` made, `workers` of them at a time.
+    """Complete the trainings in these run directories, `workers` of them at a time, or on the workers of a scheduler.
 
-    If a training fails, the others continue, and the error is raised at the end.
-
-    Args:
-        folders: run directories; finished trainings are skipped.
-        workers: number of processes.
-        on_epoch: called with the run directory and the report of every epoch.
-        on_notice: called with the run directory and a line of text for the user.
-        prepare: called first in every process, e.g. to register custom networks; it must be importable.
-        should_stop: called several times a second; once it returns True, every process completes its epoch and writes
-            a checkpoint.
+    One training with one worker runs in this process. If a process dies, its training continues from the last
+    checkpoint in a new one (see `Executor`, also for `prepare`, `should_stop` and `scheduler`). `on_epoch` is called
+    with the run directory and the report of every epoch, `on_notice` with a line of text for the user; on a cluster,
+    only `on_done` is called, after every finished training.
 
     Raises:
-        InputError: if trainings failed, with the text of each error.
-        KeyboardInterrupt: if `should_stop` returned True and none failed, after all checkpoints are written.
+        InputError: if trainings failed, after the others are finished; with the text of each error.
+        KeyboardInterrupt: if `should_stop` returned True and none failed; every training has completed its epoch and
+            written a checkpoint.
     """
-    check_count("workers", workers)
-    # Do not fork: the children would inherit the locks of torch's threads, but not the threads.
-    context = get_process_context()
-    waiting = deque(folder for folder in folders if not TrainingRun(folder).is_finished)
-    # One pipe per process, so that a dying process cannot corrupt the messages of others.
-    running: dict[Connection, tuple[Path, BaseProcess]] = {}
-    failures: list[str] = []
-    stopped = False
-    try:
-        while waiting or running:
-            # Start processes up to the limit.
-            while waiting and len(running) < workers:
-                parent_end, child_end = context.Pipe()
-                # Daemon processes end with the parent.
-                process = context.Process(target=_run_worker, args=(child_end, prepare), daemon=True)
-                # Ctrl-C reaches the whole process group; only the parent handles it.
-                with ignore_sigint_in_children():
-                    process.start()
-                # The child has a copy of this end. Close the parent's, so that the child's death closes the pipe.
-                child_end.close()
-                running[parent_end] = _assign_run(waiting.popleft(), parent_end, process)
-            # Forward the messages of the processes.
-            for ready in cast(list[Connection], wait(list(running), POLL_INTERVAL)):
-                folder, worker = running[ready]
-                try:
-                    kind, content = ready.recv()
-                except (EOFError, OSError):  # the process has ended
-                    worker.join()
-                    del running[ready]
-                    if worker.exitcode != 0:
-                        failures.append(f"{folder}: its process ended with code {worker.exitcode}")
-                    continue
-                if kind == "epoch":
-                    on_epoch(folder, content)
-                elif kind == "notice":
-                    on_notice(folder, content)
-                else:
-                    if kind == "failure":
-                        failures.append(f"{folder}: {content}")
-                    # Reuse the process, which has imported torch, for the next training.
-                    if waiting:
-                        running[ready] = _assign_run(waiting.popleft(), ready, worker)
-                    else:
-                        _send(ready, STOP)
-            # Tell the processes to stop, once.
-            if not stopped and should_stop():
-                stopped = True
-                waiting.clear()
-                for pipe in running:
-                    _send(pipe, STOP)
-    finally:
-        for _, worker in running.values():
-            worker.kill()  # safe: a killed training can continue from its last checkpoint
-            worker.join()
+    jobs = [TrainingJob(path) if scheduler is None else TrainingJob(path.resolve(), wait=True) for path in folders]
+
+    def forward(message: tuple[Path, EpochReport | str]) -> None:
+        folder, content = message
+        if isinstance(content, str):
+            on_notice(folder, content)
+        else:
+            on_epoch(folder, content)
+
+    errors: dict[Path, BaseException] = {}
+    with Executor(workers, scheduler, prepare, len(jobs) == 1, forward, should_stop) as executor:
+        for number, outcome in executor.run(jobs):
+            if isinstance(outcome, BaseException):
+                errors[folders[number]] = outcome
+            else:
+                on_done()
+    failures = {folder: error for folder, error in errors.items() if not isinstance(error, KeyboardInterrupt)}
+    for error in failures.values():
+        if len(jobs) == 1 or not isinstance(error, (InputError, OSError)):
+            raise error
     if failures:
-        raise InputError("; ".join(failures))
-    if stopped:
+        texts = (f"{folder}: {str(error) or type(error).__name__}" for folder, error in failures.items())
+        raise InputError("; ".join(texts))
+    if errors:
         raise KeyboardInterrupt
-
-
-def _assign_run(folder: Path, pipe: Connection, process: BaseProcess) -> tuple[Path, BaseProcess]:
-    """Send a run directory to a process and name the process after it; return both, for `running`."""
-    process.name = str(folder)
-    _send(pipe, folder)
-    return folder, process
-
-
-def _send(pipe: Connection, content: Path | None) -> None:
-    """Send a run directory or STOP to a process; do nothing if it has ended."""
-    with suppress(OSError):  # the process may have ended; the parent detects this by EOF on the pipe
-        pipe.send(content)
-
-
-def _run_worker(pipe: Connection, prepare: Callable[[], object] | None) -> None:
-    """Main function of a worker process: train in the run directories received through the pipe until STOP.
-
-    Send back ("epoch", report), ("notice", text) and, once per directory, ("failure", text) or ("done", ""). If
-    `prepare` fails, so does every training.
-    """
-    # Ignore Ctrl-C: the parent decides when to stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def send_message(kind: str, content: object) -> None:
-        try:
-            pipe.send((kind, content))
-        except OSError:
-            sys.exit(1)  # the parent has ended
-
-    prepare_error = _catch_error(prepare) if prepare is not None else ""
-    with suppress(EOFError, OSError, KeyboardInterrupt):  # the parent has ended, or sent STOP
-        while (folder := pipe.recv()) is not STOP:
-            error = prepare_error or _catch_error(
-                lambda: TrainingRun(folder).train(
-                    lambda report: send_message("epoch", report),
-                    lambda text: send_message("notice", text),
-                    should_stop=pipe.poll,  # True once the parent sent STOP or ended
-                )
-            )
-            send_message("failure" if error else "done", error)
-
-
-def _catch_error(work: Callable[[], object]) -> str:
-    """Call `work` and return the text of its InputError or OSError, or an empty text; other errors are raised."""
-    try:
-        work()
-    except (InputError, OSError) as error:
-        return str(error) or type(error).__name__
-    return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -32,88 +32,9 @@ from equiflock.simulation.environment_ranges import (
 )
 from equiflock.simulation.simulate import count_steps
 
-# Learning rate schedules.
-
 Schedule = Literal["constant", "cosine", "linear"]
-
-
-def compute_rate_factor(schedule: Schedule, epoch: int, epochs: int, warm_up: int = 0, final: float = 0.0) -> float:
-    """Return the factor on the learning rate in epoch e.
-
-    During the W warm-up epochs the factor is (e + 1) / (W + 1). Then it is 1, or decays to `final`:
-
-        final + (1 - final) s(x),  x = (e - W) / (E - W),
-
-    with s(x) = 1 - x ("linear") or s(x) = (1 + cos(pi x)) / 2 ("cosine"). x = 1 comes after the last epoch, so that no
-    epoch has a rate of 0.
-
-    Args:
-        schedule: shape of the decay after the warm-up.
-        epoch: e, counted from 0.
-        epochs: E, the number of epochs.
-        warm_up: W, the number of warm-up epochs.
-        final: the factor at x = 1.
-    """
-    if epoch < warm_up:
-        return (epoch + 1) / (warm_up + 1)
-    if schedule == "constant":
-        return 1.0
-    x = (epoch - warm_up) / (epochs - warm_up)
-    decay = 1.0 - x if schedule == "linear" else (1.0 + math.cos(math.pi * x)) / 2.0
-    return final + (1.0 - final) * decay
-
-
-# Type checks of recipe fields, for recipes that come from a file.
-
 NAME_TYPES = {"str": "a name"} | dict.fromkeys(("RadiusRule", "VelocityRule", "Schedule"), "the name of a rule")
 """Annotations of text fields, and the text that describes them in errors."""
-
-
-def check_field(name: str, kind: str, value: Any) -> Any:
-    """Return the value of a field as a recipe stores it; raise InputError if it does not match the field's annotation.
-
-    NumPy numbers become Python numbers, texts of a range such as "0.0 - .5" become "0-0.5", and texts of one number
-    become that number.
-
-    Args:
-        name: field name, for errors.
-        kind: annotation as text; it ends in "| str" for a number that may be a range.
-        value: the value; the caller checks its bounds.
-    """
-    if isinstance(value, np.generic):  # recipes are stored as JSON, which has plain numbers only
-        value = value.item()
-    number = kind.removesuffix(" | str")
-    if number != kind and isinstance(value, str):
-        result = parse_range(name, value, "uniform_integer" if number == "int" else "uniform")
-        return str(result) if isinstance(result, Range) else result
-    if not _has_type(number, value):
-        raise InputError(f"{name} must be {_format_type(number)}; got {shorten_repr(value)}")
-    return value
-
-
-def _has_type(kind: str, value: object) -> bool:
-    """Return whether a value has the type of an annotation, given as text.
-
-    A bool is not a number, a float must be finite but may be an int, and an int must be within +-`LARGEST_COUNT`.
-    """
-    if value is None:
-        return kind.endswith("| None")
-    if kind in NAME_TYPES:
-        return isinstance(value, str)
-    # bool is a subclass of int, but True is not a number of epochs.
-    if kind == "bool" or isinstance(value, bool):
-        return kind == "bool" and isinstance(value, bool)
-    if kind.startswith("float"):
-        return is_finite(value)
-    return isinstance(value, int) and abs(value) <= LARGEST_COUNT
-
-
-def _format_type(kind: str) -> str:
-    """Return the description of an annotation for errors."""
-    words = {**NAME_TYPES, "bool": "True or False", "float": "a finite number"}
-    return words.get(kind.removesuffix(" | None"), "a whole number below 2^63")
-
-
 EXPERT = "tanner"
 """The expert of the paper's trainings."""
 DEFAULT_CLAMP = 100.0
@@ -308,13 +229,7 @@ class DAgger:
     @property
     def command(self) -> str:
         """Command that trains with this recipe."""
-        # Omit options at their defaults, except the two that usually distinguish trainings.
-        options = [
-            _format_option(field.name, getattr(self, field.name))
-            for field in fields(self)
-            if field.name in ("controller", "seed") or getattr(self, field.name) != field.default
-        ]
-        return " ".join(["equiflock train", *options])
+        return f"equiflock train {format_cli_options(self, ('controller', 'seed'))}"
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
@@ -333,14 +248,6 @@ class DAgger:
 
 _FIELD_TYPES = {field.name: str(field.type) for field in fields(DAgger)}
 """Annotation of every field as text."""
-
-
-def _format_option(name: str, value: object) -> str:
-    """Return a field as a command line option; a boolean is --name or --no-name."""
-    option = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{option}" if value else f"--no-{option}"
-    return f"--{option} {shlex.quote(str(value))}"
 
 
 @dataclass(frozen=True)
@@ -371,3 +278,72 @@ class Cloning:
             check_count(name, getattr(self, name), least=0)
         for name in ("learning_rate", "loss_scale"):
             check_positive(name, getattr(self, name))
+
+
+def compute_rate_factor(schedule: Schedule, epoch: int, epochs: int, warm_up: int = 0, final: float = 0.0) -> float:
+    """Return the factor on the learning rate in epoch e = `epoch`, counted from 0, of E = `epochs`.
+
+    During the W = `warm_up` first epochs the factor is (e + 1) / (W + 1). Then it is 1, or decays to `final`:
+
+        final + (1 - final) s(x),  x = (e - W) / (E - W),
+
+    with s(x) = 1 - x ("linear") or s(x) = (1 + cos(pi x)) / 2 ("cosine"). x = 1 comes after the last epoch, so that no
+    epoch has a rate of 0.
+    """
+    if epoch < warm_up:
+        return (epoch + 1) / (warm_up + 1)
+    if schedule == "constant":
+        return 1.0
+    x = (epoch - warm_up) / (epochs - warm_up)
+    decay = 1.0 - x if schedule == "linear" else (1.0 + math.cos(math.pi * x)) / 2.0
+    return final + (1.0 - final) * decay
+
+
+def check_field(name: str, kind: str, value: Any) -> Any:
+    """Return the value of a field as a recipe stores it; raise InputError if it does not match the field's annotation.
+
+    NumPy numbers become Python numbers, texts of a range such as "0.0 - .5" become "0-0.5", and texts of one number
+    become that number. `kind` is the annotation as text; it ends in "| str" for a number that may be a range.
+    """
+    if isinstance(value, np.generic):  # recipes are stored as JSON, which has plain numbers only
+        value = value.item()
+    number = kind.removesuffix(" | str")
+    if number != kind and isinstance(value, str):
+        result = parse_range(name, value, "uniform_integer" if number == "int" else "uniform")
+        return str(result) if isinstance(result, Range) else result
+    if not _has_type(number, value):
+        words = {**NAME_TYPES, "bool": "True or False", "float": "a finite number"}
+        expected = words.get(number.removesuffix(" | None"), "a whole number below 2^63")
+        raise InputError(f"{name} must be {expected}; got {shorten_repr(value)}")
+    return value
+
+
+def _has_type(kind: str, value: object) -> bool:
+    """Return whether a value has the type of an annotation, given as text.
+
+    A bool is not a number, a float must be finite but may be an int, and an int must be within +-`LARGEST_COUNT`.
+    """
+    if value is None:
+        return kind.endswith("| None")
+    if kind in NAME_TYPES:
+        return isinstance(value, str)
+    # bool is a subclass of int, but True is not a number of epochs.
+    if kind == "bool" or isinstance(value, bool):
+        return kind == "bool" and isinstance(value, bool)
+    if kind.startswith("float"):
+        return is_finite(value)
+    return isinstance(value, int) and abs(value) <= LARGEST_COUNT
+
+
+def format_cli_options(settings: Any, always: Collection[str]) -> str:
+    """Return the fields of a dataclass that are named in `always` or not at their defaults as command line options."""
+    words: list[str] = []
+    for field in fields(settings):
+        value, option = getattr(settings, field.name), field.name.replace("_", "-")
+        if value == field.default and field.name not in always:
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            words += [f"--{option}", str(value)]
+    return shlex.join(words)

@@ -1,11 +1,19 @@
-"""The replay buffer of DAgger: the newest tuples of observations and expert's accelerations."""
+"""The replay buffer of DAgger, and the rollouts whose tuples are in it.
+
+A rollout is a function of the recipe, its epoch and the network at the start of that epoch, because all random numbers
+come from streams named by the seed and the epoch. Therefore a checkpoint stores the network of every such epoch, some
+hundred kB in total, instead of the replay, which is a hundred times as large.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
+from torch import Tensor
 
 from equiflock._runtime.checks import InputError, check_count
 from equiflock._runtime.memory import read_physical_memory
@@ -17,25 +25,13 @@ if TYPE_CHECKING:
 
 
 class ReplayBuffer:
-    """Ring buffer of (observations, expert's accelerations) of whole flocks; when full, it overwrites the oldest tuple.
-
-    Args:
-        capacity: largest number of tuples.
-        agents: N.
-        dimensions: D.
-        learner: the learner that reads the tuples and defines their memory layout.
-    """
+    """Ring buffer of tuples of N agents, in the memory layout of a learner; when full, it overwrites the oldest."""
 
     def __init__(self, capacity: int, agents: int, dimensions: int, learner: Learner) -> None:
         check_count("capacity", capacity)
-        observation_shape, target_shape = learner.get_tuple_shapes(agents, dimensions)
-        self.learner = learner
-        self.agents = agents
-        self.tuples = Tuples(
-            np.zeros((capacity, *observation_shape), np.float32),
-            np.zeros((capacity, *target_shape), np.float32),
-        )
-        """Observations and targets in the memory layout of the learner."""
+        self.learner, self.agents = learner, agents
+        shapes = learner.get_tuple_shapes(agents, dimensions)
+        self.tuples = Tuples(*(np.zeros((capacity, *shape), np.float32) for shape in shapes))
         self.total_added = 0
         """Number of tuples ever added; the next is written at index `total_added % capacity`."""
 
@@ -49,17 +45,14 @@ class ReplayBuffer:
         return min(self.total_added, self.capacity)
 
     def add(self, observations: Float[np.ndarray, "T N K C D"], targets: Float[np.ndarray, "T N D"]) -> None:
-        """Add T tuples, observations and the expert's accelerations; when full, the oldest are overwritten."""
-        stored_observations, stored_targets = self.tuples
+        """Add T tuples: observations, and the expert's accelerations."""
         done = 0
         while done < len(targets):
             # As many tuples as fit before the end of the ring.
             index = self.total_added % self.capacity
             count = min(len(targets) - done, self.capacity - index)
             part, ring = slice(done, done + count), slice(index, index + count)
-            self.learner.pack(
-                observations[part], targets[part], Tuples(stored_observations[ring], stored_targets[ring])
-            )
+            self.learner.pack(observations[part], targets[part], Tuples(*(array[ring] for array in self.tuples)))
             self.total_added, done = self.total_added + count, done + count
 
 
@@ -71,3 +64,39 @@ def check_memory(tuples: int, agents: int, hops: int, dimensions: int, channels:
             f"{tuples:,} tuples of {agents:,} agents and {hops:,} hops need {size // 2**30:,} GiB of memory, more than "
             "this machine has: lower capacity, batch, agents or hops"
         )
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One flight of a training; two are equal if they added the same tuples at the same indices of the replay."""
+
+    epoch: int
+    """Number of epochs completed before it."""
+    tuples_before: int
+    """Number of tuples added to the replay before it."""
+    tuples: int
+    """Number of tuples it added."""
+    checksum: int
+    """CRC-32 of those tuples."""
+    network: dict[str, Tensor] = field(compare=False)
+    """Weights and buffers of the network at its start."""
+
+    @property
+    def tuples_after(self) -> int:
+        """Number of tuples added to the replay up to its end."""
+        return self.tuples_before + self.tuples
+
+
+class RolloutHistory(deque[Rollout]):
+    """Rollouts with at least one tuple in a replay of this capacity, oldest first."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+
+    def add(self, rollout: Rollout) -> None:
+        """Add a rollout, unless it has no tuples, and drop rollouts without a tuple left in the replay."""
+        if rollout.tuples > 0:
+            self.append(rollout)
+        while self and self[0].tuples_after <= rollout.tuples_after - self.capacity:
+            self.popleft()

@@ -16,41 +16,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from equiflock._runtime.checks import InputError, check_count
 from equiflock._runtime.checksums import DamagedError, compute_checksum, compute_file_checksum
 from equiflock._runtime.files import atomic_write, lock_dir
 from equiflock._runtime.provenance import collect_versions, list_differences
+from equiflock._runtime.threads import use_one_thread
 from equiflock.controllers.loading import load_module
-from equiflock.learning.checkpoints import Checkpoints
+from equiflock.controllers.networks.weights import FORMAT, read_tensors, read_weights, write_weights
 from equiflock.learning.recipe import DAgger
 from equiflock.learning.run_directory import (
     CHECKPOINTS,
+    COLUMNS,
     INITIAL_WEIGHTS,
     METRICS,
     VALIDATION,
     WEIGHTS,
     InitialWeights,
-    Results,
     RunConfig,
     Tables,
     adapt_recipe,
     clear_run_dir,
 )
+from equiflock.learning.validation import EpochReport, Validation
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from equiflock.learning.dagger import EpochReport, Trainer
-    from equiflock.learning.validation import Validation
-
-Notice = Callable[[str], object]
+    from equiflock.learning.checkpoints import Checkpoints
+    from equiflock.learning.dagger import Trainer
 
 
 class TrainingRun:
@@ -82,7 +81,6 @@ class TrainingRun:
         content = None if weights is None else weights.read_bytes()
         initial_weights = None if content is None else InitialWeights(str(weights), compute_checksum(content))
         clear_run_dir(folder, force)
-        # Create the directory and its config atomically.
         with atomic_write(folder) as scratch:
             scratch.mkdir()
             RunConfig(recipe, collect_versions("torch"), initial_weights).write(scratch)
@@ -98,7 +96,7 @@ class TrainingRun:
     @property
     def is_finished(self) -> bool:
         """Whether all epochs are completed and all results are intact."""
-        return self._epochs_trained == self.recipe.epochs and not self._results.find_damaged_tables()
+        return self._epochs_trained == self.recipe.epochs and not self._find_damaged_tables()
 
     @property
     def checkpoints(self) -> list[Path]:
@@ -121,11 +119,7 @@ class TrainingRun:
             raise InputError(f"epochs must be at least {done}, the epochs completed in {self.folder}; got {epochs}")
 
     def extend_epochs(self, epochs: int) -> None:
-        """Change the number of epochs in config.json; `train` then trains the remaining ones.
-
-        It may also shrink, down to the completed epochs; see `check_epochs`. Raise InputError while a process trains
-        there.
-        """
+        """Change the number of epochs in config.json, see `check_epochs`; `train` then trains the remaining ones."""
         if epochs == self.recipe.epochs:
             return
         # Hold the lock, so that no process trains with the old number meanwhile.
@@ -138,45 +132,39 @@ class TrainingRun:
     def train(
         self,
         on_epoch: Callable[[EpochReport], object] | None = None,
-        on_notice: Notice | None = None,
+        on_notice: Callable[[str], object] = lambda text: None,
         wait: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> Path:
         """Train to the end, from the newest checkpoint if any, on one thread; return the path of the weights.
 
-        A finished and intact training is left unchanged.
+        A finished and intact training is left unchanged. Raise KeyboardInterrupt, after a checkpoint is written, once
+        `should_stop` returns True.
 
         Args:
             on_epoch: called with the report of every epoch.
             on_notice: called with a line of text for the user, e.g. about a damaged checkpoint.
             wait: wait while another process trains in the directory, instead of raising an error.
-            should_stop: called before every epoch; once it returns True, a checkpoint is written and training stops.
-
-        Raises:
-            KeyboardInterrupt: if `should_stop` returned True, after the checkpoint is written.
+            should_stop: called before every epoch.
         """
-        from equiflock._runtime.threads import use_one_thread
         from equiflock.learning.dagger import Trainer
 
-        notice = on_notice or (lambda text: None)
         with self._lock_run_dir(wait), use_one_thread(), _report_memory_errors():
-            # Leave a finished training unchanged.
-            if not self._needs_training(notice):
+            if not self._needs_training(on_notice):
                 return self.weights
             # Other versions may change the result, so notify the user.
-            if self.config.initial_versions != collect_versions("torch"):
-                differences = ", ".join(list_differences(self.config.initial_versions, collect_versions("torch")))
-                notice(f"started with {differences}: bits may differ")
+            differences = ", ".join(list_differences(self.config.initial_versions, collect_versions("torch")))
+            if differences:
+                on_notice(f"started with {differences}: bits may differ")
             # Restore the newest checkpoint into a new trainer.
             trainer = Trainer(self.recipe, self._load_initial_network())
-            tables = Tables(self.folder, self.recipe)
-            checkpoints = self._checkpoints
+            tables, checkpoints = Tables(self.folder, self.recipe), self._checkpoints
             # The tables are always rewritten from the checkpoint; a notice names those that were changed.
-            changed = set(checkpoints.restore(trainer, tables, notice))
+            changed = set(checkpoints.restore(trainer, tables, on_notice))
             if self._epochs_trained == self.recipe.epochs:
-                changed.update(self._results.find_damaged_tables())
+                changed.update(self._find_damaged_tables())
             for table in sorted(changed):
-                notice(f"{table} was changed or is damaged: it is rewritten from the checkpoint")
+                on_notice(f"{table} was changed or is damaged: it is rewritten from the checkpoint")
             with self._open_logs(trainer, tables) as log:
                 while trainer.epoch < self.recipe.epochs:
                     # Stop between two epochs, where the state is consistent and a checkpoint can be written.
@@ -189,21 +177,20 @@ class TrainingRun:
                         checkpoints.write(trainer, tables)
                     if on_epoch is not None:
                         on_epoch(report)
-            return self._finish(trainer, tables)
-
-    @property
-    def _results(self) -> Results:
-        return Results(self.folder, self.config)
+            self._write_results(trainer, tables)
+            return self.weights
 
     @property
     def _checkpoints(self) -> Checkpoints:
+        from equiflock.learning.checkpoints import Checkpoints
+
         return Checkpoints(self.folder, self.config.run_key)
 
     @property
     def _epochs_trained(self) -> int:
         """Number of epochs that the weights were trained for; 0 if they are missing or damaged."""
         try:
-            return self._results.read_epochs()
+            return self._read_epochs_trained()
         except InputError:
             return 0
 
@@ -219,13 +206,12 @@ class TrainingRun:
         with lock_dir(self.folder, wait):
             if RunConfig.read(self.folder) != self.config:
                 raise InputError(f"another process started another training in {self.folder}")
-            # Remove temporary files of killed processes.
             for pattern in (".config.*", ".metrics.*", ".validation.*", ".weights.*", f"{CHECKPOINTS}/.*"):
                 for temporary in self.folder.glob(pattern):
                     temporary.unlink()
             yield
 
-    def _needs_training(self, notice: Notice) -> bool:
+    def _needs_training(self, notice: Callable[[str], object]) -> bool:
         """Return whether epochs or results are missing; damaged results count as missing, with a notice.
 
         If only tables are damaged and there is no checkpoint to restore them, send a notice and return False.
@@ -234,7 +220,7 @@ class TrainingRun:
             return True
         restart = "" if self.checkpoints else "; there is no checkpoint, so the training restarts"
         try:
-            if self._results.read_epochs() != self.recipe.epochs:  # it was extended
+            if self._read_epochs_trained() != self.recipe.epochs:  # it was extended
                 if restart:
                     notice(restart.removeprefix("; "))
                 return True
@@ -242,7 +228,7 @@ class TrainingRun:
             notice(f"{error}; it counts as missing and is rewritten{restart}")
             return True
         # A checkpoint restores the tables. Without one, only a new training could, which the user must request.
-        damaged = self._results.find_damaged_tables()
+        damaged = self._find_damaged_tables()
         if damaged and restart:
             for path in damaged:
                 notice(f"{path} was changed or is damaged: remove {self.weights} to train again")
@@ -281,9 +267,8 @@ class TrainingRun:
         """
         from torch.utils.tensorboard import SummaryWriter
 
-        # Validate the expert once; a resumed training already has its rows.
         if trainer.epoch == 0:
-            tables.add_expert_validation(trainer.validator(trainer.expert, ideal_radio=True))
+            tables.add_validation(0, trainer.validator(trainer.expert, ideal_radio=True))
         expert = _compute_medians("expert", tables.expert)
         with tables.open_files(), SummaryWriter(str(self.folder), purge_step=trainer.epoch + 1) as events:
 
@@ -301,16 +286,55 @@ class TrainingRun:
 
             yield log
 
-    def _finish(self, trainer: Trainer, tables: Tables) -> Path:
-        """Write the tables and then the weights, which mark the training as finished; return the path of the weights.
+    def _write_results(self, trainer: Trainer, tables: Tables) -> None:
+        """Write the tables and then the weights, which mark the training as finished.
 
-        Validate first if the table has no validation of the last epoch.
+        The metadata of the weights holds run key, versions and the checksums of the tables.
         """
         if not tables.has_validation(trainer.epoch):  # the number of epochs was reduced
             tables.add_validation(trainer.epoch, trainer.run_validation())
         tables.write()
+        extra = {"command": self.config.command, **self.config.run_key, "versions": collect_versions("torch")}
+        # Store the versions at the end, and those at the start if they differ, as the result may depend on both.
+        if self.config.initial_versions != collect_versions("torch"):
+            extra["begun_with"] = dict(self.config.initial_versions)
         with trainer.use_averaged_weights():
-            return self._results.write(trainer.network, tables)
+            write_weights(trainer.network, self.weights, {**extra, "tables": tables.checksums})
+
+    def _read_epochs_trained(self) -> int:
+        """Read the number of epochs that the weights were trained for, or 0 if there are none.
+
+        Raise InputError if they are damaged or belong to another training.
+        """
+        if not self.weights.exists():
+            return 0
+        metadata, run_key = self._read_metadata(), self.config.run_key
+        try:
+            epochs = int(metadata["recipe"]["epochs"])
+            # The number of epochs may differ, because a training can be extended.
+            stored_key = {"recipe": {**metadata["recipe"], "epochs": run_key["recipe"]["epochs"]}}
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"the metadata of {self.weights} has no recipe") from None
+        if "from" in metadata:
+            stored_key["from"] = metadata["from"]
+        differences = ", ".join(list_differences(stored_key, run_key))
+        if differences:
+            raise InputError(f"{self.weights} was trained with another recipe: {differences}")
+        return epochs
+
+    def _find_damaged_tables(self) -> list[Path]:
+        """Return the tables that are missing or changed since the weights, which must exist, were written."""
+        checksums = dict(self._read_metadata().get("tables", {}))
+        return [
+            path
+            for path in (self.folder / name for name in COLUMNS)
+            if not path.is_file() or compute_file_checksum(path) != checksums.get(path.name)
+        ]
+
+    def _read_metadata(self) -> dict[str, Any]:
+        """Return the metadata of the weights file; raise InputError if the file is missing or damaged."""
+        read_weights(self.weights)  # only to check that the weights are valid
+        return read_tensors(self.weights, FORMAT)[1]
 
 
 @contextmanager
@@ -327,33 +351,3 @@ def _report_memory_errors() -> Iterator[None]:
 def _compute_medians(prefix: str, validation: Validation) -> dict[str, float]:
     """Return the medians over flocks of IVV and IMAN (see `Validation`) by their TensorBoard names."""
     return {f"{prefix}/IVV": float(np.median(validation.ivv)), f"{prefix}/IMAN": float(np.median(validation.iman))}
-
-
-# A training as a job, for workers on other machines that share the run directory.
-
-
-@dataclass(frozen=True)
-class TrainingJob:
-    """Completes a training created by `TrainingRun.create`, from its last checkpoint if a worker was interrupted."""
-
-    folder: Path
-
-    @property
-    def key(self) -> str:
-        """Name of the job."""
-        return self.folder.name
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """Column that identifies the job's row."""
-        return {"training": self.folder.name}
-
-    def run(self) -> pd.DataFrame:
-        """Train unless done, and return a table with the number of epochs; all results are in the run directory.
-
-        If another process trains there, wait for it.
-        """
-        # If two workers have the same job, the second waits and then finds it finished.
-        run = TrainingRun(self.folder)
-        run.train(wait=True)
-        return pd.DataFrame({"epochs": [run.recipe.epochs]})

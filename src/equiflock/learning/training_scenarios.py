@@ -41,19 +41,16 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingScenario:
-    """One scenario of a training.
-
-    Attributes:
-        share: share of the flights; the shares of all scenarios of a training sum to 1.
-        name: name of the scenario, without options.
-        defaults: numbers and ranges of the recipe, for the options that the scenario has.
-        own_options: options in the scenario's text, which override `defaults`.
-    """
+    """One scenario of a training."""
 
     share: float
+    """Share of the flights; the shares of all scenarios of a training sum to 1."""
     name: str
+    """Name of the scenario, without options."""
     defaults: Mapping[str, Any]
+    """Numbers and ranges of the recipe, for the options that the scenario has."""
     own_options: Mapping[str, Any]
+    """Options in the scenario's text, which override `defaults`."""
 
     @cached_property
     def ranges(self) -> dict[str, Range]:
@@ -65,10 +62,7 @@ class TrainingScenario:
         return {name: value for name, value in options.items() if isinstance(value, Range)}
 
     def check(self, flocks: int) -> None:
-        """Raise InputError if an option, or a combination of range ends, is invalid.
-
-        Every combination is built with this number of flocks; no flock is drawn.
-        """
+        """Raise InputError if an option, or a combination of range ends, is invalid; no flock is drawn."""
         if self.ranges and (own := {"flocks", "seed"} & self.own_options.keys()):
             raise InputError(f"a scenario with ranges uses the recipe's {min(own)}: omit it from {self.name!r}")
         # If all corners of the ranges are valid, so is everything between them.
@@ -114,35 +108,35 @@ class TrainingScenario:
 def parse_training_scenarios(text: str, defaults: Mapping[str, Any]) -> tuple[TrainingScenario, ...]:
     """Parse the scenario field of a recipe: one scenario such as leaders:leaders=1-3, or several with shares.
 
-    Args:
-        text: a scenario with its options, or a mix such as 0.6*flocking+0.4*leaders; shares are normalized to sum 1.
-        defaults: options for all scenarios that have them, unless the text sets them; texts of two numbers are ranges.
+    Shares are normalized to sum 1. `defaults` are options for all scenarios that have them, unless the text sets them;
+    texts of two numbers are ranges.
     """
-    parts = _parse_shares(text)
-    total = math.fsum(share for share, _ in parts)
+    is_name = text.partition(":")[0] in scenario_names()
+    parts = [(1.0, text)] if is_name else parse_shares("scenario", text, MIX_EXAMPLE)
+    total = math.fsum(check_positive("the share of a scenario", share) for share, _ in parts)
     return tuple(_make_training_scenario(share / total, name, defaults) for share, name in parts)
 
 
-def _parse_shares(text: str) -> list[tuple[float, str]]:
-    """Return shares, as written, and scenario texts; a single scenario without a share has share 1.
+def parse_shares(label: str, text: str, example: str) -> list[tuple[float, str]]:
+    """Parse names with their shares, such as 0.5*flocking+1*leaders; a single name has the share 1.
 
-    Raise InputError if the text is malformed or a share is not positive.
+    Return (share, name with options) in order; shares are not normalized. Raise InputError, which shows `label`, the
+    name of the setting, and `example`, if the text is malformed.
     """
-    message = f"scenario must be a scenario, or several with their shares such as {MIX_EXAMPLE}; got {text!r:.80}"
+    message = f"{label} must be a name, or several with their shares such as {example}; got {text!r:.80}"
     if not re.match(rf"\s*{NUMBER_PATTERN}\s*\*", text):
-        head = text.partition(":")[0]
-        if "+" in head and head not in scenario_names():
+        if "+" in text.partition(":")[0]:
             raise InputError(message)
-        return [(1.0, text)]
-    parts = []
-    # A plus before a share separates two parts; any other, as in 1e+3, belongs to an option. [::2] drops the shares
-    # that the lookahead captured, which re.split inserts between the parts.
+        text = f"1*{text}"
+    shares = []
+    # A plus before a share starts the next part; any other, as in 1e+3, belongs to an option. re.split also returns
+    # the shares matched by the lookahead, at odd positions.
     for part in re.split(rf"\+(?=\s*{NUMBER_PATTERN}\s*\*)", text)[::2]:
         match = re.fullmatch(rf"\s*{NUMBER_PATTERN}\s*\*\s*([^\s+:]+(?::\S+)?)\s*", part)
         if match is None:
             raise InputError(message)
-        parts.append((check_positive("the share of a scenario", float(match[1])), match[2]))
-    return parts
+        shares.append((float(match[1]), match[2]))
+    return shares
 
 
 def _make_training_scenario(share: float, text: str, defaults: Mapping[str, Any]) -> TrainingScenario:
@@ -160,10 +154,9 @@ def _make_training_scenario(share: float, text: str, defaults: Mapping[str, Any]
 
 
 def _get_distributions(name: str) -> dict[str, Distribution]:
-    """Return the distribution of ranges for each numeric option of a scenario: "uniform_integer" or "uniform".
+    """Return the distribution of ranges for each numeric option of a scenario and of its `RandomDisk`, if it has one.
 
-    Options are numeric if their annotation starts with int or float; fields of `RandomDisk` count if the scenario has
-    one.
+    Options are numeric if their annotation starts with int or float.
     """
     own = {field.name: field.type for field in fields(scenario_class(name)) if field.init}
     disk = {field.name: field.type for field in fields(RandomDisk)} if "disk" in own else {}

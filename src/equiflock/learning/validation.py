@@ -1,4 +1,4 @@
-"""Validation: flights of a network from initial conditions outside its training set."""
+"""Validation: flights of a network from initial conditions outside its training set; and the report of an epoch."""
 
 from __future__ import annotations
 
@@ -34,12 +34,25 @@ class Validation:
         )
 
 
+@dataclass(frozen=True)
+class EpochReport:
+    """Loss of an epoch, and the validation after it."""
+
+    epoch: int
+    """Number of completed epochs."""
+    loss: float
+    """Mean loss over the epoch's updates."""
+    expert_share: float
+    """beta, the probability that the expert acts in a step."""
+    validation: Validation | None
+    """Validation after this epoch; None if none was due."""
+
+
 class Validator:
     """Flies the validation flocks of a recipe, which are the same for all of its seeds.
 
-    Flights use the recipe's radio and body with the middle of every range, see `Range.middle`. Radio and body have the
-    same seeds at every validation of every training. If the recipe has several scenarios, each has its share of the
-    flocks, in the recipe's order.
+    Flights use the recipe's radio and body with the middle of every range, see `Range.middle`, and the same seeds at
+    every validation of every training. If the recipe has several scenarios, each has its share of the flocks.
     """
 
     def __init__(self, recipe: DAgger) -> None:
@@ -54,25 +67,23 @@ class Validator:
         self.environment = recipe.environment_ranges.make_middle()
 
     def __call__(self, controller: Controller, ideal_radio: bool = False) -> Validation:
-        """Fly all validation flocks under a controller; return its IVV and IMAN per flock.
+        """Fly all validation flocks under a controller for the recipe's duration.
 
-        `ideal_radio` replaces the recipe's radio. It is for the expert, which has an ideal radio during the training as
-        well.
+        `ideal_radio` replaces the recipe's radio, for the expert, which has an ideal radio in the training as well.
         """
-        integrals = [self._run_scenario(start, controller, ideal_radio) for start in self.starts]
-        return Validation(*(np.concatenate(parts) for parts in zip(*integrals, strict=True)))
-
-    def _run_scenario(self, start: Start, controller: Controller, ideal_radio: bool) -> tuple[Integral, Integral]:
-        """Fly the flocks of one scenario; return IVV and IMAN per flock, integrals over the recipe's duration."""
-        run = simulate(
-            start.flock,
-            controller,
-            time_step=self.recipe.time_step,
-            duration=self.recipe.duration,
-            **build_flight_options(start.scenario),
-            environment=replace(self.environment, radio=IDEAL_RADIO) if ideal_radio else self.environment,
-            # Only the integrals are needed, so keep no frames.
-            keep_every=None,
-            record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
-        )
-        return metrics.ivv(run), metrics.iman(run)
+        environment = replace(self.environment, radio=IDEAL_RADIO) if ideal_radio else self.environment
+        runs = [
+            simulate(
+                start.flock,
+                controller,
+                time_step=self.recipe.time_step,
+                duration=self.recipe.duration,
+                **build_flight_options(start.scenario),
+                environment=environment,
+                # Only the integrals are needed, so keep no frames.
+                keep_every=None,
+                record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
+            )
+            for start in self.starts
+        ]
+        return Validation(*(np.concatenate([metric(run) for run in runs]) for metric in (metrics.ivv, metrics.iman)))

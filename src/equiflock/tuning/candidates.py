@@ -18,10 +18,10 @@ import pandas as pd
 from safetensors.numpy import load, save
 
 from equiflock._runtime.checksums import DamagedError, compute_checksum, read_text, write_text
-from equiflock._runtime.files import atomic_write
 from equiflock.controllers.loading import build_network
 from equiflock.controllers.networks.weights import Weights
 from equiflock.flock import Flock
+from equiflock.learning.run_directory import VALIDATION, RunTables
 from equiflock.observations.orbit import Orbit
 from equiflock.scenarios import Scenario
 from equiflock.scenarios.registry import choose_orbit
@@ -149,7 +149,7 @@ def read_scores(path: Path, checksums: Sequence[Sequence[str]]) -> list[Measurem
 
 # Progress of a tuning: two tables, and the same numbers for TensorBoard.
 
-GENERATIONS, VALIDATION = "generations.csv", "validation.csv"
+GENERATIONS = "generations.csv"
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class GenerationReport:
     """Whether the scores come from before an interruption."""
 
 
-class Journal:
+class Journal(RunTables):
     """Tables and events of a tuning, inside `with Journal(folder, tasks) as journal`.
 
     Both tables are rewritten after every new generation, and never read. The events already contain generations from
@@ -178,11 +178,12 @@ class Journal:
     """
 
     def __init__(self, folder: Path, tasks: Sequence[str]) -> None:
-        self.folder, self.tasks = folder, tasks
-        self._rows: dict[str, list[Sequence[Any]]] = {
-            GENERATIONS: [("generation", "best", "median", "sigma")],
-            VALIDATION: [("generation", "task", *TOLERANCES, "cost")],
+        columns = {
+            GENERATIONS: ("generation", "best", "median", "sigma"),
+            VALIDATION: ("generation", "task", *TOLERANCES, "cost"),
         }
+        super().__init__(folder, columns)
+        self.tasks = tasks
         self._events: Any = None
 
     def __enter__(self) -> Journal:
@@ -197,14 +198,15 @@ class Journal:
     def add_validation(self, generation: int, measurements: Measurements, cost: float) -> None:
         """Add a validation, one row per task, to the table in memory; `write` writes it."""
         for task, values in zip(self.tasks, measurements, strict=True):
-            self._rows[VALIDATION].append((generation, task, *(values.get(name, "") for name in TOLERANCES), cost))
+            row = generation, task, *(values.get(name, "") for name in TOLERANCES), cost
+            self.add_rows(VALIDATION, [row])
 
     def add_generation(self, report: GenerationReport, measurements: Measurements | None) -> None:
         """Add a generation, and the measurements of its validation, if it had one, to tables and events.
 
         A new generation also writes both tables; a replayed one is only added to the tables in memory.
         """
-        self._rows[GENERATIONS].append((report.generation, report.best, report.median, report.sigma))
+        self.add_rows(GENERATIONS, [(report.generation, report.best, report.median, report.sigma)])
         if report.validation is not None and measurements is not None:
             self.add_validation(report.generation, measurements, report.validation)
         if report.is_replayed:
@@ -218,12 +220,6 @@ class Journal:
             for task, values in zip(self.tasks, measurements, strict=True):
                 for name, value in values.items():
                     log(f"{name}/{task}", value)
-
-    def write(self) -> None:
-        """Write both tables atomically."""
-        for name, rows in self._rows.items():
-            with atomic_write(self.folder / name) as scratch:
-                scratch.write_text("".join(",".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
 
     def _make_logger(self, generation: int) -> Callable[[str, float], None]:
         """Return a function that writes a number of a generation as an event; a no-op without TensorBoard."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,6 +14,7 @@ from equiflock._runtime.checks import InputError, NumericRangeError, check_choic
 from equiflock._runtime.specs import format_options, parse_options
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Role
 from equiflock.graph.radius_graph import compute_connectivity
+from equiflock.learning.training_scenarios import parse_shares
 from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Controller, Moment
@@ -22,7 +22,6 @@ from equiflock.scenarios import make_scenario
 from equiflock.scenarios.course_survey import CourseSurvey, survey_course
 from equiflock.scenarios.registry import Scenario, find_failed_flights, scenario_class
 from equiflock.simulation import metrics
-from equiflock.simulation.environment_ranges import NUMBER_PATTERN
 from equiflock.simulation.flight_builder import flight
 from equiflock.simulation.simulate import count_steps
 
@@ -93,32 +92,6 @@ def _check_numbers(duration: Any, time_step: Any, flocks: Any) -> None:
     if flocks is not None:
         check_count("flocks", flocks)
     check_count("duration / time_step", count_steps(duration, time_step))
-
-
-def parse_shares(label: str, text: str, example: str) -> list[tuple[float, str]]:
-    """Parse names with their shares, such as 0.5*flocking+1*leaders; a single name has the share 1.
-
-    Return (share, name with options) in order; shares are not normalized. Raise InputError if the text is malformed.
-
-    Args:
-        label: name of the setting, for errors.
-        text: text to parse.
-        example: a valid text, for errors.
-    """
-    message = f"{label} must be a name, or several with their shares such as {example}; got {text!r:.80}"
-    if not re.match(rf"\s*{NUMBER_PATTERN}\s*\*", text):
-        if "+" in text.partition(":")[0]:
-            raise InputError(message)
-        text = f"1*{text}"
-    shares = []
-    # A plus before a share starts the next part; any other, as in 1e+3, belongs to an option. re.split also returns
-    # the shares matched by the lookahead, at odd positions.
-    for part in re.split(rf"\+(?=\s*{NUMBER_PATTERN}\s*\*)", text)[::2]:
-        match = re.fullmatch(rf"\s*{NUMBER_PATTERN}\s*\*\s*([^\s+:]+(?::\S+)?)\s*", part)
-        if match is None:
-            raise InputError(message)
-        shares.append((float(match[1]), match[2]))
-    return shares
 
 
 # Measures of a flight: numbers that change smoothly with the weights; smaller is better.

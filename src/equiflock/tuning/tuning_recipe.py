@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock._runtime.specs import parse_options
 from equiflock.flock import OBSTACLE
+from equiflock.learning.recipe import format_cli_options
 from equiflock.observations.orbit import Orbit
 from equiflock.tuning.objective import DEFAULT_MEASURES, EXAMPLE, Task, parse_measures, parse_tasks
 from equiflock.tuning.search_space import SearchTarget
@@ -155,11 +156,4 @@ class Tuning:
 
     def format_command(self, controller: str) -> str:
         """Return the command line that tunes a controller with these settings; defaults except the seed are omitted."""
-        words = ["equiflock", "tune", controller]
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if isinstance(value, bool):
-                words += [] if value == each.default else [f"--{'' if value else 'no-'}{each.name}"]
-            elif value != each.default or each.name == "seed":
-                words += [f"--{each.name.replace('_', '-')}", str(value)]
-        return shlex.join(words)
+        return f"equiflock tune {shlex.quote(controller)} {format_cli_options(self, ('seed',))}"

@@ -25,14 +25,14 @@ import pandas as pd
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import DamagedError, compute_file_checksum
-from equiflock._runtime.executors import PersistentWorkers
+from equiflock._runtime.executors import Executor
 from equiflock._runtime.jobs import compute_result
 from equiflock._runtime.provenance import collect_versions, lock_run_dir
 from equiflock.controllers.loading import build_network, find_weights_file, load_file
 from equiflock.controllers.networks.weights import FORMAT, Weights, read_tensors, write_weights
+from equiflock.learning.run_directory import VALIDATION, WEIGHTS
 from equiflock.tuning.candidates import (
     GENERATIONS,
-    VALIDATION,
     CandidateJob,
     GenerationReport,
     Journal,
@@ -53,7 +53,7 @@ from equiflock.tuning.tuning_recipe import Tuning
 
 KIND = "tuning"
 """Kind of run directory, stored in its config."""
-SCORES, WEIGHTS = "scores", "weights.safetensors"
+SCORES = "scores"
 OUTPUT_PATTERNS = (SCORES, GENERATIONS, VALIDATION, WEIGHTS, "events.*")
 """Patterns of the files that a tuning writes beside its config."""
 VALIDATION_SPLIT = "tuning validation"
@@ -130,7 +130,7 @@ class TuningRun:
 
     def tune(
         self,
-        workers: PersistentWorkers,
+        executor: Executor,
         on_generation: Callable[[GenerationReport], object] = lambda report: None,
         on_notice: Callable[[str], object] = lambda text: None,
         on_flight: Callable[[int, int], object] = lambda done, total: None,
@@ -140,7 +140,7 @@ class TuningRun:
         """Run the tuning to its end, write the best weights to the run directory, and return the best candidate.
 
         Args:
-            workers: workers that run the jobs.
+            executor: runs the jobs.
             on_generation: called with the report of every generation.
             on_notice: called with a line of text for the user, such as about damaged scores.
             on_flight: called with the numbers of finished and of all jobs of a generation or validation.
@@ -152,7 +152,7 @@ class TuningRun:
         """
         with lock_run_dir(self.folder, KIND, self.config, OUTPUT_PATTERNS, force):
             self._check_generations()
-            evaluator = _CandidateEvaluator(self, workers, on_notice, on_flight, should_stop)
+            evaluator = _CandidateEvaluator(self, executor, on_notice, on_flight, should_stop)
             with Journal(self.folder, [task.scenario for task in self.tasks]) as journal:
                 best = self._search(evaluator, journal, on_generation)
                 journal.write()
@@ -252,12 +252,12 @@ class _CandidateEvaluator:
     def __init__(
         self,
         run: TuningRun,
-        workers: PersistentWorkers,
+        executor: Executor,
         on_notice: Callable[[str], object],
         on_flight: Callable[[int, int], object],
         should_stop: Callable[[], bool],
     ) -> None:
-        self.run, self.workers = run, workers
+        self.run, self.executor = run, executor
         self.on_notice, self.on_flight, self.should_stop = on_notice, on_flight, should_stop
         self.is_replayed = True
         """Whether all scores so far come from files."""
@@ -290,14 +290,12 @@ class _CandidateEvaluator:
         if self.should_stop():
             raise KeyboardInterrupt
         self.is_replayed = False
-        flights, done = list(chain.from_iterable(jobs)), 0
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            self.on_flight(done, len(flights))
-
-        values = [_parse_measurements(table) for table in self.workers.compute_tables(flights, advance)]
+        flights = list(chain.from_iterable(jobs))
+        tables: dict[int, pd.DataFrame] = {}
+        for index, table in self.executor.compute_tables(flights):
+            tables[index] = table
+            self.on_flight(len(tables), len(flights))
+        values = [_parse_measurements(tables[index]) for index in range(len(flights))]
         tasks = len(self.run.tasks)
         measurements: list[Measurements] = [values[first : first + tasks] for first in range(0, len(values), tasks)]
         write_scores(path, checksums, [task.scenario for task in self.run.tasks], measurements)
