@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_
 import tyro
 
 from equiflock._runtime.checks import InputError, format_suggestion
-from equiflock._runtime.specs import CONSTANT_WORDS, is_union, read_field_docstrings
+from equiflock._runtime.specs import CONSTANT_WORDS, is_union, parse_spec, read_field_docstrings
 from equiflock.bodies import body_names, make_body
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.terminal import err, out, parse_floats, parse_integers
@@ -373,7 +373,7 @@ def add_dynamic_options(command: Any, arguments: Sequence[str]) -> Any:
     if {"scenario", "options", "plugin"} <= set(command_fields):
         # Help shows the defaults of the command, if it has any, or else those of the scenario.
         name = _find_option_value("scenario", arguments) or str(command_fields["scenario"].default)
-        kind = scenario_class(name.partition(":")[0])
+        kind = scenario_class(parse_spec(name).name)
         scenario = make_scenario(
             name, command.get_default_options(kind) if hasattr(command, "get_default_options") else None
         )

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from equiflock._runtime.checks import InputError, check_count, format_suggestion, raise_wrong_choice, shorten_repr
+from equiflock._runtime.checks import InputError, check_count, format_suggestion, shorten_repr
 from equiflock._runtime.imports import require_torch
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.weights import Weights, read_training_radius, read_weights, write_weights
 from equiflock.controllers.registry import (
+    CONTROLLERS,
     UNIT_OPTIONS,
     WEIGHTS_SUFFIX,
     controller_names,
@@ -30,8 +31,6 @@ from equiflock.controllers.torch_bridge import accept_numpy, check_float32
 from equiflock.controllers.trained import bundled_names, bundled_weights_path
 from equiflock.controllers.unit_scaling import ScaledController, scale_controller
 from equiflock.protocols import Controller
-
-PLUGIN_HINT = ", or a controller that you registered first (on the command line with --plugin)"
 
 if TYPE_CHECKING:  # torch takes seconds to import, and is an extra
     from torch import nn
@@ -60,7 +59,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     if name not in controller_names() and not name.endswith(WEIGHTS_SUFFIX):
         if name and Path(name).is_dir():
             raise InputError(f"{name} is a directory: name the weights file in it, such as {name}/weights.safetensors")
-        raise_wrong_choice("controller", name, controller_names(), PLUGIN_HINT)
+        CONTROLLERS.raise_unknown(name, controller_names())
     units, own = split_unit_options(options)
     try:
         controller = _make_controller(name, own)
@@ -107,7 +106,8 @@ def load_file(path: str | os.PathLike[str]) -> Controller:
     weights = read_weights(path)
     if weights.network not in network_names():
         raise InputError(
-            f"{path} holds weights of {weights.network!r}; expected one of {', '.join(network_names())}{PLUGIN_HINT}"
+            f"{path} holds weights of {weights.network!r}; expected one of {', '.join(network_names())}"
+            f"{CONTROLLERS.plugin_hint}"
         )
     return build_network(weights, path)
 
@@ -184,7 +184,7 @@ def find_weights_file(name: str, **options: Any) -> Path | None:
 
 def has_open_seed(name: str) -> bool:
     """Return whether a name refers to bundled weights without a seed, such as etdagnn or etdagnn:time_scale=2."""
-    head, options = parse_controller_name(name, {})
+    head, options = parse_controller_name(name)
     return head in bundled_names() and "seed" not in options
 
 
@@ -196,7 +196,7 @@ def check_network(name: str) -> None:
         raise InputError(f"{name} names trained weights: name the network to train, such as etdagnn")
     if name in controller_names():
         raise InputError(f"{name} has no weights to train: choose a network, such as etdagnn")
-    raise_wrong_choice("network", name, network_names(), PLUGIN_HINT)
+    CONTROLLERS.raise_unknown(name, network_names(), "network")
 
 
 def make_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
@@ -242,7 +242,7 @@ def select_network_options(name: str, **options: Any) -> dict[str, Any]:
 
     Raise InputError if no network has that name.
     """
-    name, named = parse_controller_name(name, {})
+    name, named = parse_controller_name(name)
     check_network(name)
     parameters = inspect.signature(_find_network_factory(name)).parameters
     return {key: value for key, value in options.items() if key in parameters and key not in named}

@@ -18,11 +18,11 @@ import numpy as np
 
 from equiflock._runtime.checks import InputError, check_positive
 from equiflock._runtime.randomness import make_rng
-from equiflock._runtime.specs import parse_options
+from equiflock._runtime.specs import NUMBER_PATTERN, Spec, parse_weighted_specs
 from equiflock.flock import FOLLOWER, Flock
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
 from equiflock.scenarios.registry import scenario_class
-from equiflock.simulation.environment_ranges import NUMBER_PATTERN, Distribution, Range, parse_range
+from equiflock.simulation.environment_ranges import Distribution, Range, parse_range
 
 MIX_EXAMPLE = "0.6*flocking+0.4*leaders:leaders=2"
 
@@ -118,45 +118,22 @@ def parse_training_scenarios(text: str, defaults: Mapping[str, Any]) -> tuple[Tr
         text: a scenario with its options, or a mix such as 0.6*flocking+0.4*leaders; shares are normalized to sum 1.
         defaults: options for all scenarios that have them, unless the text sets them; texts of two numbers are ranges.
     """
-    parts = _parse_shares(text)
-    total = math.fsum(share for share, _ in parts)
-    return tuple(_make_training_scenario(share / total, name, defaults) for share, name in parts)
+    parts = parse_weighted_specs("scenario", text, MIX_EXAMPLE, scenario_names())
+    total = math.fsum(check_positive("the share of a scenario", share) for share, _ in parts)
+    return tuple(_make_training_scenario(share / total, spec, defaults) for share, spec in parts)
 
 
-def _parse_shares(text: str) -> list[tuple[float, str]]:
-    """Return shares, as written, and scenario texts; a single scenario without a share has share 1.
-
-    Raise InputError if the text is malformed or a share is not positive.
-    """
-    message = f"scenario must be a scenario, or several with their shares such as {MIX_EXAMPLE}; got {text!r:.80}"
-    if not re.match(rf"\s*{NUMBER_PATTERN}\s*\*", text):
-        head = text.partition(":")[0]
-        if "+" in head and head not in scenario_names():
-            raise InputError(message)
-        return [(1.0, text)]
-    parts = []
-    # A plus before a share separates two parts; any other, as in 1e+3, belongs to an option. [::2] drops the shares
-    # that the lookahead captured, which re.split inserts between the parts.
-    for part in re.split(rf"\+(?=\s*{NUMBER_PATTERN}\s*\*)", text)[::2]:
-        match = re.fullmatch(rf"\s*{NUMBER_PATTERN}\s*\*\s*([^\s+:]+(?::\S+)?)\s*", part)
-        if match is None:
-            raise InputError(message)
-        parts.append((check_positive("the share of a scenario", float(match[1])), match[2]))
-    return parts
-
-
-def _make_training_scenario(share: float, text: str, defaults: Mapping[str, Any]) -> TrainingScenario:
-    """Return the scenario of a text such as "leaders:leaders=1-3"; ranges in its options and `defaults` are parsed."""
-    name, colon, options_text = text.partition(":")
-    distributions, own_options = _get_distributions(name), parse_options(options_text) if colon else {}
+def _make_training_scenario(share: float, spec: Spec, defaults: Mapping[str, Any]) -> TrainingScenario:
+    """Return the scenario of a spec such as "leaders:leaders=1-3"; ranges in its options and `defaults` are parsed."""
+    distributions = _get_distributions(spec.name)
     parsed_defaults, parsed_options = (
         {
             key: _parse_number(key, value, distributions[key]) if key in distributions else value
             for key, value in options.items()
         }
-        for options in (defaults, own_options)
+        for options in (defaults, spec.options)
     )
-    return TrainingScenario(share, name, parsed_defaults, parsed_options)
+    return TrainingScenario(share, spec.name, parsed_defaults, parsed_options)
 
 
 def _get_distributions(name: str) -> dict[str, Distribution]:

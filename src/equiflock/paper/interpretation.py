@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
-from equiflock._runtime.specs import parse_options
+from equiflock._runtime.specs import parse_options, parse_spec
 from equiflock.controllers.networks.architecture import BiasInit
 from equiflock.features import HopMean
 from equiflock.learning.recipe import DEFAULT_CLAMP, EXPERT, DAgger
@@ -113,7 +113,7 @@ class Interpretation:
             "leaders": ("leader_velocity",),
             "obstacles": ("obstacles", "awareness", "obstacle_node", "clear_time"),
         }
-        names = ("velocities", *own.get(scenario.partition(":")[0], ()))
+        names = ("velocities", *own.get(parse_spec(scenario).name, ()))
         return {name: getattr(self, name) for name in names}
 
     @property

@@ -14,6 +14,7 @@ import pandas as pd
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.executors import fingerprint_program
 from equiflock._runtime.files import lock_dir
+from equiflock._runtime.specs import parse_spec
 from equiflock.controllers import load
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.evaluation.curves import load_with_seed
@@ -97,7 +98,7 @@ class PolicyFlightJob(FlightJob):
     @property
     def base_name(self) -> str:
         """Name of the controller without options, as in tables."""
-        return self.controller.partition(":")[0]
+        return parse_spec(self.controller).name
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, cast
 
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.specs import parse_spec
 from equiflock.bodies import DoubleIntegrator, body_names, make_body
 from equiflock.flock import Flock, Role
 from equiflock.observations.radio import IDEAL_RADIO, Radio
@@ -173,7 +174,7 @@ def describe_environment(world: World) -> str:
     body: str = world.settings.get("body", DEFAULT_BODY_NAME)
     parts = (
         _describe_radio(world.radio),
-        _describe_body(body.partition(":")[0], world.body),
+        _describe_body(parse_spec(body).name, world.body),
         _describe_failures(world.failures),
     )
     return "; ".join(", ".join(phrases) for phrases in parts if phrases)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int8
 
 from equiflock._runtime.checks import InputError, NumericRangeError, check_choice, check_count, check_positive
-from equiflock._runtime.specs import format_options, parse_options
+from equiflock._runtime.specs import Spec, format_spec, parse_weighted_specs
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Role
 from equiflock.graph.radius_graph import compute_connectivity
 from equiflock.observations.orbit import Orbit
@@ -22,7 +21,6 @@ from equiflock.scenarios import make_scenario
 from equiflock.scenarios.course_survey import CourseSurvey, survey_course
 from equiflock.scenarios.registry import Scenario, find_failed_flights, scenario_class
 from equiflock.simulation import metrics
-from equiflock.simulation.environment_ranges import NUMBER_PATTERN
 from equiflock.simulation.flight_builder import flight
 from equiflock.simulation.simulate import count_steps
 
@@ -63,27 +61,26 @@ def parse_tasks(text: str) -> tuple[Task, ...]:
 
     Options are those of the scenario, and `duration`, `time_step` and `flocks`.
     """
-    tasks = tuple(_parse_task(share, name) for share, name in parse_shares("tasks", text, EXAMPLE))
+    tasks = tuple(_parse_task(share, spec) for share, spec in parse_weighted_specs("tasks", text, EXAMPLE))
     names = [task.scenario for task in tasks]
     if len(set(names)) < len(names):
         raise InputError(f"tasks must name each scenario with its options once; got {text!r}")
     return tasks
 
 
-def _parse_task(share: float, text: str) -> Task:
-    """Return the task of a text such as obstacles:sides=96:duration=10; `flocks` is None if not given.
+def _parse_task(share: float, spec: Spec) -> Task:
+    """Return the task of a spec such as obstacles:sides=96:duration=10; `flocks` is None if not given.
 
     Raise InputError if the scenario or an option is unknown, or seed or split are given.
     """
-    name, colon, option_text = text.partition(":")
-    options = parse_options(option_text) if colon else {}
+    name, options = spec.name, dict(spec.options)
     for reserved in ("seed", "split"):
         if reserved in options:
-            raise InputError(f"{reserved} is set by the tuning: leave it out of {text!r}")
+            raise InputError(f"{reserved} is set by the tuning: leave it out of {format_spec(name, **options)!r}")
     duration = options.pop("duration", scenario_class(name).duration)
     time_step, flocks = options.pop("time_step", TIME_STEP), options.pop("flocks", None)
     _check_numbers(duration, time_step, flocks)
-    task = Task(share, format_options(name, options), duration, time_step, flocks)
+    task = Task(share, format_spec(name, **options), duration, time_step, flocks)
     task.build_scenario(1, 0, "")  # raises InputError if there is no such scenario or option
     return task
 
@@ -93,32 +90,6 @@ def _check_numbers(duration: Any, time_step: Any, flocks: Any) -> None:
     if flocks is not None:
         check_count("flocks", flocks)
     check_count("duration / time_step", count_steps(duration, time_step))
-
-
-def parse_shares(label: str, text: str, example: str) -> list[tuple[float, str]]:
-    """Parse names with their shares, such as 0.5*flocking+1*leaders; a single name has the share 1.
-
-    Return (share, name with options) in order; shares are not normalized. Raise InputError if the text is malformed.
-
-    Args:
-        label: name of the setting, for errors.
-        text: text to parse.
-        example: a valid text, for errors.
-    """
-    message = f"{label} must be a name, or several with their shares such as {example}; got {text!r:.80}"
-    if not re.match(rf"\s*{NUMBER_PATTERN}\s*\*", text):
-        if "+" in text.partition(":")[0]:
-            raise InputError(message)
-        text = f"1*{text}"
-    shares = []
-    # A plus before a share starts the next part; any other, as in 1e+3, belongs to an option. re.split also returns
-    # the shares matched by the lookahead, at odd positions.
-    for part in re.split(rf"\+(?=\s*{NUMBER_PATTERN}\s*\*)", text)[::2]:
-        match = re.fullmatch(rf"\s*{NUMBER_PATTERN}\s*\*\s*([^\s+:]+(?::\S+)?)\s*", part)
-        if match is None:
-            raise InputError(message)
-        shares.append((float(match[1]), match[2]))
-    return shares
 
 
 # Measures of a flight: numbers that change smoothly with the weights; smaller is better.
@@ -345,9 +316,8 @@ def parse_measures(text: str) -> dict[str, float]:
 
     Raise InputError if a name is unknown or repeated, or a weight is not positive.
     """
-    shares = parse_shares("measures", text, "1*detached+0.5*variance")
     weights = {}
-    for weight, name in shares:
+    for weight, (name, _) in parse_weighted_specs("measures", text, "1*detached+0.5*variance"):
         check_choice("a measure", name, tuple(TOLERANCES))
         if name in weights:
             raise InputError(f"measures must name each measure once; got {text!r}")

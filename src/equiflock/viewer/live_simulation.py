@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
-from equiflock._runtime.specs import format_options
+from equiflock._runtime.specs import format_spec
 from equiflock.flock import Condition, Conditions, Flock, Role
 from equiflock.observations.orbit import Orbit
 from equiflock.protocols import Controller
@@ -297,7 +297,7 @@ class LiveSimulation:
         for live, (name, options) in zip(self.flights, self.setting.controller_specs, strict=True):
             flight_config = {
                 **config,
-                "controller": format_options(name, options),
+                "controller": format_spec(name, **options),
                 "law_history": live.law_history,
                 "world_history": live.world_history,
                 "orbit": describe_part(live.sensing.orbit),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.specs import parse_spec
 from equiflock.flock import Role, Vectors
 from equiflock.outcomes import Outcome
 from equiflock.scenarios import Stop
@@ -122,7 +123,7 @@ def _describe_flight(run: Trajectory) -> dict[str, Any]:
     """Return controller, scenario (without options), agents (without obstacle agents) and ending of a flight."""
     return {
         "controller": str(run.config.get("controller", "flight")),
-        "scenario": str(run.config.get("scenario", "")).partition(":")[0],
+        "scenario": parse_spec(str(run.config.get("scenario", ""))).name,
         "agents": int((run.roles[0] != Role.OBSTACLE).sum()),
         "ending": _format_ending(run),
     }

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.pair_law import CentralizedLaw, ChannelSums, LocalLaw, PairLaw
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, feature, format_feature_name
+from equiflock.features import Channel, feature
 from equiflock.flock import Vectors
 
 
@@ -45,7 +46,7 @@ class CuckerSmaleBase(InfluenceLaw):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Mean of phi(|r_ij|) v_ij."""
-        return ((format_feature_name("influence", beta=self.beta), "mean"),)
+        return ((format_spec("influence", beta=self.beta), "mean"),)
 
 
 @controller("cucker-smale")

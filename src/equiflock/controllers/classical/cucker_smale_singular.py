@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.cucker_smale import InfluenceLaw
 from equiflock.controllers.classical.pair_law import CentralizedLaw, LocalLaw
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, feature, format_feature_name
+from equiflock.features import Channel, feature
 
 
 @feature("singular-influence", vector="velocity")
@@ -33,7 +34,7 @@ class CuckerSmaleSingularBase(InfluenceLaw):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Mean of |r_ij|^-alpha v_ij."""
-        return ((format_feature_name("singular-influence", alpha=self.alpha), "mean"),)
+        return ((format_spec("singular-influence", alpha=self.alpha), "mean"),)
 
 
 @controller("cucker-smale-singular")

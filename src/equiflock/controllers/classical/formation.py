@@ -30,6 +30,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.cucker_smale_singular import CuckerSmaleSingularBase
 from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm, sum_over_all_pairs
 from equiflock.controllers.classical.patterns import (
@@ -40,7 +41,7 @@ from equiflock.controllers.classical.patterns import (
     check_pattern,
 )
 from equiflock.controllers.registry import controller
-from equiflock.features import Senses, feature, format_feature_name
+from equiflock.features import Senses, feature
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Observations, Vectors
 
 PullNetwork: TypeAlias = Literal["all", "chain"]
@@ -117,7 +118,7 @@ class Formation(CuckerSmaleSingularBase):
 
     def _compute_pull_all(self, relative_flock: Flock) -> Vectors:
         """Return (1/N) sum_j phi(|x_ij|^2) (x_j - x_i), zero for all but followers; positions of the flock are x."""
-        return -sum_over_all_pairs(relative_flock, ((format_feature_name("tether", beta=self.beta), "mean"),))[:, :, 0]
+        return -sum_over_all_pairs(relative_flock, ((format_spec("tether", beta=self.beta), "mean"),))[:, :, 0]
 
     def _compute_pull_chain(self, relative_flock: Flock) -> Vectors:
         """Return the sum of phi(|x_ij|^2) (x_j - x_i), without 1/N, over the members next to i in the chain, in O(N).

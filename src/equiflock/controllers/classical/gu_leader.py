@@ -28,9 +28,10 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from equiflock._runtime.checks import InputError, check_count, check_positive, is_finite, shorten_repr
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.pair_law import ChannelSums, PairLaw, clamp_norm
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, Senses, format_feature_name
+from equiflock.features import Channel, Senses
 from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
 
 Goal: TypeAlias = str | float | Sequence[float] | None
@@ -87,7 +88,7 @@ class GuLeader(PairLaw):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Means of v_ij, of r_ij and of the separation."""
-        separation = format_feature_name("separation", distance=self.distance)
+        separation = format_spec("separation", distance=self.distance)
         return ("velocity", "mean"), ("position", "mean"), (separation, "mean")
 
     @property

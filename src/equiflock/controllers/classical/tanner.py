@@ -22,6 +22,7 @@ from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError, check_choice, check_positive, is_finite, shorten_repr
 from equiflock._runtime.jit import Array, Index, kernel
 from equiflock._runtime.memory import as_read_only
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.pair_law import sum_over_all_pairs
 from equiflock.controllers.registry import controller
 from equiflock.features import (
@@ -30,7 +31,6 @@ from equiflock.features import (
     Topology,
     feature,
     find_feature,
-    format_feature_name,
     paper_senses,
 )
 from equiflock.flock import LEADER, OBSTACLE, Flock, Observations, Roles, Vectors
@@ -127,7 +127,7 @@ class Tanner:
         # Distant agents attract each other by 2 / |r|, which decays too slowly to neglect any pair.
         far_gradients = EMPTY
         if not self.cut_off:
-            name = format_feature_name(TANNER_POTENTIAL, distance=self.attraction)
+            name = format_spec(TANNER_POTENTIAL, distance=self.attraction)
             far_gradients = as_read_only(
                 sum_over_all_pairs(flock, ((name, "sum"),), exclusion_radius=flock.comm_radius)[:, :, 0]
             )

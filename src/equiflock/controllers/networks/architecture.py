@@ -14,9 +14,10 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from equiflock._runtime.checks import InputError, check_choice, check_count
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.tanner import LEAVING_FEATURE
 from equiflock.controllers.registry import register_network
-from equiflock.features import Aggregation, Channel, HopMean, Senses, format_feature_name, paper_channels
+from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_channels
 
 Activation: TypeAlias = Literal["tanh", "scale-tanh", "scale-log"]
 """tanh acts on numbers; scale-tanh and scale-log act on vectors."""
@@ -204,9 +205,7 @@ def group_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
     repulsion.
     """
     features = "velocity", "position", "inverse-square"
-    return tuple(
-        (format_feature_name(name, among=whom), aggregation) for name in features for whom in ("same", "others")
-    )
+    return tuple((format_spec(name, among=whom), aggregation) for name in features for whom in ("same", "others"))
 
 
 def _make_senses(
@@ -250,7 +249,7 @@ STARLING_CHANNELS: tuple[Channel, ...] = (
     *paper_channels("mean"),
     *paper_channels("sum"),
     (LEAVING_FEATURE, "mean"),
-    (format_feature_name("velocity", among="obstacles"), "sum"),
+    (format_spec("velocity", among="obstacles"), "sum"),
 )
 """Channels of starling, one controller for all flock sizes and scenarios.
 

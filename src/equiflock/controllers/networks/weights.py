@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from equiflock._runtime.checks import InputError, check_positive
 from equiflock._runtime.checksums import VersionMismatchError, compute_checksum
 from equiflock._runtime.files import atomic_write
-from equiflock._runtime.specs import parse_options
+from equiflock._runtime.specs import parse_spec
 from equiflock.observations.orbit import Orbit
 from equiflock.version import __version__
 
@@ -103,8 +103,7 @@ def read_training_radius(path: str | os.PathLike[str]) -> float:
     if not isinstance(recipe, Mapping):
         return 1.0
     # An option of the scenario overrides the recipe's field.
-    _, colon, text = str(recipe.get("scenario", "")).partition(":")
-    config = {**recipe, **(parse_options(text) if colon else {})}
+    config = {**recipe, **parse_spec(str(recipe.get("scenario", ""))).options}
     return check_positive(f"comm_radius in the recipe of {path}", config.get("comm_radius", 1.0))
 
 

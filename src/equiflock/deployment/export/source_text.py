@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from equiflock._runtime.checks import InputError, is_finite, shorten_repr
+from equiflock._runtime.specs import parse_spec
 from equiflock.features import Feature
 
 
@@ -245,7 +246,7 @@ def build_formulas(features: Iterable[Feature]) -> dict[Callable[..., float], tu
     names: set[str] = set()
     for feature in features:
         if feature.weight not in formulas:
-            name = "weigh_" + re.sub(r"\W", "_", feature.name.partition(":")[0], flags=re.ASCII)
+            name = "weigh_" + re.sub(r"\W", "_", parse_spec(feature.name).name, flags=re.ASCII)
             # Different feature names may give the same identifier.
             name = name if name not in names else f"{name}_{len(names)}"
             names.add(name)
