@@ -35,22 +35,18 @@ Weight = TypeVar("Weight", bound=Callable[..., float])
 
 @dataclass(frozen=True)
 class Feature:
-    """A declared feature.
-
-    Attributes:
-        name: name that channels refer to.
-        vector: vector that the weight multiplies: "position" for r_ij, "velocity" for v_ij.
-        among: neighbours that contribute: "all", those of the "same" group, those of "others", or "obstacles", the
-            obstacle agents, which have no group.
-        weight: function of |r_ij|^2, or of |r_ij|^2 and <r_ij, v_ij>, and of its options.
-        options: values of the weight's options, in the order of its parameters.
-    """
+    """A declared feature, of the name that channels refer to."""
 
     name: str
     vector: VectorName
+    """Vector that the weight multiplies: "position" for r_ij, "velocity" for v_ij."""
     among: Among
+    """Neighbours that contribute: "all", those of the "same" group, those of "others", or the "obstacles", which have
+    no group."""
     weight: Callable[..., float]
+    """Function of |r_ij|^2, or of |r_ij|^2 and <r_ij, v_ij>, and of its options."""
     options: tuple[float, ...] = ()
+    """Values of the weight's options, in the order of its parameters."""
 
     @cached_property
     def uses_velocity(self) -> bool:
@@ -90,14 +86,10 @@ def feature(name: str, *, vector: VectorName, among: Among = "all") -> Callable[
         def attraction(square):  # |r_ij|^2, at least 1e-16
             return square        # the feature is |r_ij|^2 r_ij
 
-    Args:
-        name: a unique word without a colon.
-        vector: vector that the weight multiplies: "position" for r_ij, "velocity" for v_ij.
-        among: neighbours that contribute: "all", those of the "same" group, those of "others", or "obstacles".
-
-    The function takes |r_ij|^2, or |r_ij|^2 and <r_ij, v_ij>, and returns a number. Further parameters with numeric
-    defaults are options that a channel may set: ("attraction:strength=2", "mean"). Numba compiles the function at its
-    first use, so it may only use arithmetic and the `math` module, and must be finite for |r_ij| from 1e-8 to R.
+    `vector` and `among` are as for `Feature`. The function takes |r_ij|^2, or |r_ij|^2 and <r_ij, v_ij>, and returns a
+    number. Further parameters with numeric defaults are options that a channel may set: ("attraction:strength=2",
+    "mean"). Numba compiles the function at its first use, so it may only use arithmetic and the `math` module, and must
+    be finite for |r_ij| from 1e-8 to R.
     """
     FEATURES.check_new_name(name)
     check_choice("vector", vector, get_args(VectorName))
@@ -158,9 +150,6 @@ def _inverse_square(square: float) -> float:
     return 1.0 / square
 
 
-# A further feature, which the paper's networks do not use.
-
-
 @feature("position", vector="position")
 def _position(square: float) -> float:
     """r_ij itself."""
@@ -176,27 +165,24 @@ PAPER_FEATURES = ("velocity", "inverse-fourth", "inverse-square")
 
 @dataclass(frozen=True)
 class Senses:
-    """Specification of a controller's observations (B, N, K, C, D): C channels and K hops.
-
-    Attributes:
-        channels: (feature, "sum" or "mean") for each of the C channels of one hop.
-        hops: K >= 1. Hop 1 aggregates the features of an agent's current neighbours; hop k is the mean over them of
-            their hop k - 1 one step earlier.
-        topology: neighbours are the agents within R now ("dynamic") or at t = 0 ("fixed").
-        hop_mean: degree that divides the sums of hops 2 .. K, where z_j^(k-1) is agent j's observation one step
-            earlier: "receiver" as in the paper, 1 / |N_i| sum of z_j^(k-1) over j in N_i; "sender" as in the public
-            code of the baseline, sum of z_j^(k-1) / |N_j|, without agents that have no neighbours now.
-        length_scale: L, unit of length of the observations in the flock's unit: they are computed from r / L and R / L.
-        time_scale: tau, unit of time of the observations in the flock's unit: they are computed from v tau / L. Weights
-            need not be powers, so the flock is scaled rather than its observations.
-    """
+    """Specification of a controller's observations (B, N, K, C, D): C channels and K hops."""
 
     channels: tuple[Channel, ...]
+    """(feature, "sum" or "mean") for each of the C channels of one hop."""
     hops: int = 1
+    """K >= 1. Hop 1 aggregates the features of an agent's current neighbours; hop k is the mean over them of their hop
+    k - 1 one step earlier."""
     topology: Topology = "dynamic"
+    """Neighbours are the agents within R now ("dynamic") or at t = 0 ("fixed")."""
     hop_mean: HopMean = "receiver"
+    """Degree that divides the sums of hops 2 .. K, where z_j^(k-1) is agent j's observation one step earlier:
+    "receiver" as in the paper, 1 / |N_i| sum of z_j^(k-1) over j in N_i; "sender" as in the public code of the
+    baseline, sum of z_j^(k-1) / |N_j|, without agents that have no neighbours now."""
     length_scale: float = 1.0
+    """L, unit of length of the observations in the flock's unit: they are computed from r / L and R / L."""
     time_scale: float = 1.0
+    """tau, unit of time of the observations in the flock's unit: they are computed from v tau / L. Weights need not be
+    powers, so the flock is scaled rather than its observations."""
 
     def __post_init__(self) -> None:
         # The dataclass is frozen; a list of channels becomes a tuple.
@@ -284,9 +270,8 @@ def _check_channels(given: Any) -> tuple[Channel, ...]:
     channels: list[Channel] = []
     for channel in given:
         # A string of two letters would pass as a pair.
-        if isinstance(channel, str) or not isinstance(channel, Iterable) or len(pair := tuple(channel)) != 2:
-            raise InputError(f"{expected}; got {shorten_repr(channel)}")
-        if not isinstance(pair[0], str):
+        pair = tuple(channel) if isinstance(channel, Iterable) and not isinstance(channel, str) else ()
+        if len(pair) != 2 or not isinstance(pair[0], str):
             raise InputError(f"{expected}; got {shorten_repr(channel)}")
         find_feature(pair[0])
         check_choice("aggregation", pair[1], get_args(Aggregation))

@@ -19,32 +19,26 @@ class Moment:
     """State of a flight before a step.
 
     The arrays are read-only views that are valid until the next step; copy what must last.
-
-    Attributes:
-        step: number of steps so far.
-        time: step times the time step, in seconds.
-        flock: the agents now.
-        observations: (B, N, K, C, D).
-        accelerations: (B, N, D), the commands for the next step, which a body may not reach; zero for leaders,
-            obstacle agents, stopped and drifting agents, and ended flocks.
-        flying: (B,), mask of the flocks that are still flying.
-        outcomes: (B,), codes of `Outcome`.
-        comm_radius: the communication radius R.
-        body_state: name -> (B, N, ..), state of bodies beyond position and velocity, such as headings.
-        compute_message_graph: returns the graph of the messages in use now, an `equiflock.Graph`; None if the senses
-            cannot compute it.
     """
 
     step: int
+    """Number of steps so far."""
     time: float
+    """step times the time step, in seconds."""
     flock: Flock
     observations: Observations
     accelerations: Vectors
+    """Commands for the next step, which a body may not reach; zero for leaders, obstacle agents, stopped and drifting
+    agents, and ended flocks."""
     flying: Bool[np.ndarray, " B"]
+    """Mask of the flocks that are still flying."""
     outcomes: Int8[np.ndarray, " B"]
+    """Codes of `Outcome`."""
     comm_radius: float
     body_state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """name -> (B, N, ..), state of bodies beyond position and velocity, such as headings."""
     compute_message_graph: Callable[[], Any] | None = None
+    """Returns the graph of the messages in use now, an `equiflock.Graph`; None if the senses cannot compute it."""
 
 
 @runtime_checkable
@@ -114,16 +108,10 @@ class Body(Protocol):
         time_step: float,
         active: Int64[np.ndarray, " active"],
     ) -> None:
-        """Move the active flocks by one time step, in place.
+        """Change positions and velocities (B, N, D) of the flocks with the indices `active` by one time step, in place.
 
-        Args:
-            positions: (B, N, D), changed in place.
-            velocities: (B, N, D), changed in place.
-            roles: (B, N), values of `Role`. Leaders keep their velocity and obstacle agents stand still. Stopped and
-                drifting agents count as leaders.
-            accelerations: (B, N, D), commands; zero for all but followers.
-            time_step: dt > 0, in seconds.
-            active: indices of the flocks to move.
+        Leaders keep their velocity and obstacle agents stand still. Stopped and drifting agents have the role of
+        leaders. Accelerations are commands, zero for all but followers.
         """
         ...
 
@@ -152,19 +140,11 @@ class StatefulBody(Protocol):
         step: int,
         agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> None:
-        """Move the active flocks by one time step, in place.
+        """Change positions, velocities and `state`, the arrays of `init_state`, in place; otherwise as for `Body`.
 
-        Args:
-            positions: (B, N, D), changed in place; this and the arguments up to `active` are those of `Body`.
-            velocities: (B, N, D), changed in place.
-            roles: (B, N).
-            accelerations: (B, N, D).
-            time_step: dt > 0, in seconds.
-            active: indices of the flocks to move.
-            state: arrays of `init_state`, changed in place.
-            step: number of steps before this one. Random motion must be a function of the step, the flock's index and
-                the agent's id, never of the order of draws.
-            agent_ids: (N,), the caller's id of each agent in memory order; 0 .. N - 1 by default.
+        Random motion must be a function of the `step`, which is the number of steps before this one, the flock's index
+        and the agent's id, never of the order of draws. `agent_ids` (N,) are the caller's ids of the agents in memory
+        order; 0 .. N - 1 by default.
         """
         ...
 

@@ -43,8 +43,6 @@ class RegisteredController(NamedTuple):
 
 
 CONTROLLERS: Registry[RegisteredController] = Registry("controller")
-_describe_functions: dict[str, Callable[..., Any]] = {}
-"""Functions that return the `Architecture` of a network of the package, by name."""
 Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 
@@ -138,16 +136,6 @@ def _read_parameters(definition: Callable[..., Any]) -> Mapping[str, inspect.Par
         return {}
 
 
-def register_network(name: str, describe: Callable[..., Any]) -> None:
-    """Register the function `describe`, which returns the `Architecture` of a network of the package."""
-    _describe_functions[name] = describe
-
-
-def find_describe_function(name: str) -> Callable[..., Any] | None:
-    """Return the function that describes a network of the package, or None."""
-    return _describe_functions.get(name)
-
-
 def controller_names() -> tuple[str, ...]:
     """Return the names that `load` accepts: registered controllers, then bundled weights."""
     return *CONTROLLERS.parts, *bundled_names()
@@ -161,12 +149,6 @@ def find_factory(name: str) -> Callable[..., Any] | None:
 def find_definition(name: str) -> Callable[..., Any] | None:
     """Return the class or function that was registered under a name, or None."""
     return CONTROLLERS.parts[name].definition if name in CONTROLLERS.parts else None
-
-
-def network_names() -> tuple[str, ...]:
-    """Return the names of the networks of the package and of registered torch modules."""
-    modules = (name for name, (definition, _) in CONTROLLERS.parts.items() if is_module(definition))
-    return *_describe_functions, *modules
 
 
 def is_module(definition: object) -> bool:

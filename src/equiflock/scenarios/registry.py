@@ -30,33 +30,29 @@ Figure: TypeAlias = Literal["curves", "endings"]
 
 @runtime_checkable
 class Scenario(Protocol):
-    """The interface of a registered scenario. Only `draw` has no default.
-
-    Attributes:
-        name: the registered name.
-        split: set of initial conditions of its test, as for `RandomDisk`; default: the scenario's name.
-        duration: duration of its test, in seconds.
-        time_step: dt of its test, in seconds.
-        test_options: options of its test that differ from the defaults.
-        orbit: orbit technique by which followers avoid obstacles; None: obstacle agents only stand still.
-        obstacles: obstacle agents within R from which a follower receives messages: the "nearest" or "all".
-        success_outcomes: outcomes that are successes; all others are failures. Empty if a flight cannot fail.
-        measures: quantities recorded at every step and shown.
-        figure: the scenario's figure: "curves", the measures over time, or "endings", the shares of outcomes.
-        shared_options: options that must equal those of a controller that also has them: see `describe_disagreement`.
-    """
+    """The interface of a registered scenario. Only `draw` has no default."""
 
     name: str
     split: str
+    """Set of initial conditions of its test, as for `RandomDisk`; default: the scenario's name."""
     duration: float
+    """Duration of its test, in seconds."""
     time_step: float
+    """dt of its test, in seconds."""
     test_options: Mapping[str, Any]
+    """Options of its test that differ from the defaults."""
     orbit: Orbit | None
+    """Orbit technique by which followers avoid obstacles; None: obstacle agents only stand still."""
     obstacles: Obstacles
+    """Obstacle agents within R from which a follower receives messages: the "nearest" or "all"."""
     success_outcomes: tuple[Outcome, ...]
+    """Outcomes that are successes; all others are failures. Empty if a flight cannot fail."""
     measures: tuple[Measure, ...]
+    """Quantities recorded at every step and shown."""
     figure: Figure
+    """The scenario's figure: "curves", the measures over time, or "endings", the shares of outcomes."""
     shared_options: tuple[str, ...]
+    """Options that must equal those of a controller that also has them: see `describe_disagreement`."""
 
     def draw(self, stop: Stop | None = None) -> Flock:
         """Return the flocks at t = 0; `stop` cancels a long search."""
@@ -144,10 +140,7 @@ def is_bundled(name: str) -> bool:
 
 
 def build_flight_options(scenario: Scenario, controller: object = None) -> dict[str, Any]:
-    """Return the arguments of `flight` and `simulate` that a scenario sets: a new ending, and the obstacle rules.
-
-    The orbit technique may be the controller's: see `choose_orbit`.
-    """
+    """Return the arguments of `flight` and `simulate` that a scenario sets: a new ending, and the obstacle rules."""
     orbit = choose_orbit(scenario, controller)
     return {"ending": scenario.ending(), "orbit": orbit, "obstacles": scenario.obstacles}
 
@@ -203,13 +196,11 @@ def collect_options(scenario: Scenario) -> dict[str, Any]:
 
 
 def make_scenario(name: str, defaults: Mapping[str, Any] | None = None, **options: Any) -> Scenario:
-    """Make the scenario of that name; raise InputError if it is unknown or an option is unknown or invalid.
+    """Make a scenario such as "flocking" or "obstacles:sides=48"; raise InputError if it or an option is unknown.
 
-    Args:
-        name: such as "flocking", or with options, "obstacles:sides=48".
-        defaults: values of options that are not given otherwise; options that the scenario lacks are ignored.
-        options: fields of the scenario and of its `disk`; an option in the name, too, must have the same value there.
-            A whole `disk` can be given instead of its fields, which are then ignored.
+    `options` are fields of the scenario and of its `disk`; an option in the name, too, must have the same value there.
+    A whole `disk` can be given instead of its fields, which are then ignored. `defaults` are values of options that are
+    not given otherwise; options that the scenario lacks are ignored there.
     """
     # Options are the scenario's fields and those of its disk.
     spec = parse_spec(name)

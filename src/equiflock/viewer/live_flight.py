@@ -16,7 +16,7 @@ from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario
-from equiflock.scenarios.endings import obstacle_disks
+from equiflock.scenarios.obstacle_shapes import obstacle_disks
 from equiflock.simulation.body_motion import BodyState
 from equiflock.simulation.environment import World
 from equiflock.simulation.flight_builder import change_controller, flight

@@ -18,8 +18,7 @@ from equiflock.flock import Condition, Conditions, Flock, Role
 from equiflock.observations.orbit import Orbit
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario, Stop
-from equiflock.scenarios.endings import obstacle_disks
-from equiflock.scenarios.obstacle_shapes import add_obstacle
+from equiflock.scenarios.obstacle_shapes import add_obstacle, obstacle_disks
 from equiflock.scenarios.registry import choose_orbit, describe_disagreement
 from equiflock.simulation.failures import FailureKind
 from equiflock.simulation.simulate import describe_part

@@ -13,7 +13,7 @@ from equiflock._runtime.specs import parse_spec
 from equiflock.flock import Role, Vectors
 from equiflock.outcomes import Outcome
 from equiflock.scenarios import Stop
-from equiflock.scenarios.endings import obstacle_disks
+from equiflock.scenarios.obstacle_shapes import obstacle_disks
 from equiflock.simulation.body_motion import compute_acceleration_between
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.frames import NO_LINKS, FlockPicture, build_links

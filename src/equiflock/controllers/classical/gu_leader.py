@@ -36,7 +36,6 @@ from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
 
 Goal: TypeAlias = str | float | Sequence[float] | None
 """A point, as numbers or as text with commas; None for the default."""
-
 GOAL_DISTANCE = 5.0
 """Distance of the default goal from the origin, along the x axis, in communication radii."""
 INFORMED_GROUP = 1
@@ -144,10 +143,7 @@ class GuLeader(PairLaw):
 
 
 def _parse_point(goal: Goal) -> tuple[float, ...]:
-    """Return a goal (a number, numbers, or text such as "5,0") as a tuple.
-
-    Raise InputError if it is not one to three finite numbers.
-    """
+    """Return a goal as a tuple; raise InputError if it is not one to three finite numbers."""
     words = goal.split(",") if isinstance(goal, str) else [goal] if is_finite(goal) else goal
     try:
         point = tuple(float(word) for word in words)  # type: ignore[union-attr, arg-type]
