@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 import equiflock as ef
 from equiflock._runtime.threads import use_one_thread
-from equiflock.controllers.classical.tanner import DEFAULT_CLAMP as CLAMP
+from equiflock.controllers.classical.pair_law import DEFAULT_CLAMP as CLAMP
 from equiflock.controllers.networks.architecture import describe_tdagnn
 from equiflock.controllers.networks.models import TDAGNN
 from equiflock.evaluation.benchmark import measure_best_time

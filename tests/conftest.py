@@ -113,14 +113,12 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what the test registers."""
-    from equiflock import features
-    from equiflock.bodies import registry as bodies
-    from equiflock.controllers import registry
+    from equiflock.bodies.registry import BODIES
+    from equiflock.controllers.registry import CONTROLLERS
+    from equiflock.features import FEATURES
     from equiflock.outcomes import Outcome
-    from equiflock.scenarios import registry as scenarios
+    from equiflock.scenarios.registry import SCENARIOS
 
-    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
-    monkeypatch.setattr(bodies, "_bodies", dict(bodies._bodies))
-    monkeypatch.setattr(scenarios, "_scenarios", dict(scenarios._scenarios))
-    monkeypatch.setattr(features, "_features", dict(features._features))
+    for registry in (BODIES, CONTROLLERS, FEATURES, SCENARIOS):
+        monkeypatch.setattr(registry, "parts", dict(registry.parts))
     monkeypatch.setattr(Outcome, "_registry", dict(Outcome._registry))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import equiflock as ef
 from equiflock import features
 from equiflock._runtime.checks import InputError
-from equiflock.features import PAPER_FEATURES, Feature, find_feature, format_feature_name
+from equiflock._runtime.specs import format_spec
+from equiflock.features import PAPER_FEATURES, Feature, find_feature
 
 
 def test_the_paper_s_three_features_are_there_and_keep_their_order() -> None:
@@ -36,7 +37,7 @@ def test_a_feature_of_one_s_own_is_one_decorated_function(own_registry: None) ->
 
     assert ef.feature_names()[-1] == "attraction"
     assert not find_feature("attraction").uses_velocity
-    with pytest.raises(InputError, match="already declared"):
+    with pytest.raises(InputError, match="a feature named 'attraction' is already registered"):
         ef.feature("attraction", vector="velocity")
 
 
@@ -62,10 +63,10 @@ def test_wrong_senses_are_refused_in_one_line(options: dict[str, Any], text: str
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"name": ""}, "the name of a feature must be a new word"),
-        ({"name": "velocity"}, "already declared"),
-        ({"name": "own:strength=2"}, "must not contain a colon, which separates options; got 'own:strength=2'"),
-        ({"name": 3}, "the name of a feature must be a new word; got 3"),
+        ({"name": ""}, "the name of a feature must be a non-empty string without a colon"),
+        ({"name": "velocity"}, "a feature named 'velocity' is already registered"),
+        ({"name": "own:strength=2"}, "without a colon; got 'own:strength=2'"),
+        ({"name": 3}, "must be a non-empty string without a colon; got 3"),
         ({"vector": "spin"}, "vector must be one of 'position', 'velocity'"),
         ({"among": "friends"}, "among must be one of 'all', 'same', 'others'"),
     ],
@@ -152,9 +153,9 @@ def test_a_channel_sets_options_after_the_name(
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("pull:force=2", "the feature 'pull' has no option 'force'; its options are strength, reach, among"),
-        ("velocity:strength=2", "the feature 'velocity' has no option 'strength'; its options are among"),
-        ("pull:square=2", "the feature 'pull' has no option 'square'; its options are strength, reach, among"),
+        ("pull:force=2", "feature 'pull' has no option 'force'; it has strength, reach, among"),
+        ("velocity:strength=2", "feature 'velocity' has no option 'strength'; it has among"),
+        ("pull:square=2", "feature 'pull' has no option 'square'; it has strength, reach, among"),
         ("pull:strength=far", "strength of the feature 'pull' must be a finite number; got 'far'"),
         ("pull:strength=nan", "strength of the feature 'pull' must be a finite number; got nan"),
         ("pull:reach=-inf", "reach of the feature 'pull' must be a finite number; got -inf"),
@@ -177,14 +178,14 @@ def test_wrong_options_are_refused_in_one_line(pull: None, name: str, text: str)
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_name_with_options_says_every_number_exactly(value: float) -> None:
-    name = format_feature_name("separation", distance=value, among="same")
+    name = format_spec("separation", distance=value, among="same")
     assert name == f"separation:distance={value}:among=same"
     assert (find_feature(name).options, find_feature(name).among) == ((value,), "same")
 
 
 def test_a_name_without_options_is_the_feature_s_own() -> None:
-    assert format_feature_name("velocity") == "velocity"
-    assert find_feature(format_feature_name("separation", distance=np.float64(0.1))).options == (0.1,)
+    assert format_spec("velocity") == "velocity"
+    assert find_feature(format_spec("separation", distance=np.float64(0.1))).options == (0.1,)
 
 
 @pytest.mark.parametrize("wrong", ["separate", 3, None, ["separation"]])

@@ -169,7 +169,7 @@ def test_obstacle_agents_are_no_agents_that_work() -> None:
     ("conditions", "text"),
     [
         ([[0, 4]], r"conditions must be 0 \(working\), 1 \(silent\), 2 \(stopped\), 3 \(drifting\); got \[4\]"),
-        ([0, 0], r"conditions must have shape \(B, N\) = \(1, 2\); got \(2,\)"),
+        ([0, 0], r"conditions must have shape \(B, N\) = \(1, 2\); got int64 of shape \(2,\)"),
         ([[0], [0, 1]], r"conditions must have shape \(B, N\)"),
         ([[2, 0]], "stopped agents must have zero velocity"),
         ([[0, 1]], r"obstacle agents cannot fail: their conditions must be 0 \(working\)"),

@@ -14,21 +14,14 @@ aggregation, the sum or mean over neighbours; a controller declares its channels
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
-from equiflock._runtime.checks import (
-    InputError,
-    check_choice,
-    check_count,
-    format_suggestion,
-    is_finite,
-    raise_wrong_choice,
-    shorten_repr,
-)
-from equiflock._runtime.specs import parse_options
+from equiflock._runtime.checks import InputError, check_choice, check_count, is_finite, shorten_repr
+from equiflock._runtime.registry import Registry
+from equiflock._runtime.specs import Spec, parse_spec
 from equiflock.flock import Flock
 
 Aggregation: TypeAlias = Literal["sum", "mean"]
@@ -42,22 +35,18 @@ Weight = TypeVar("Weight", bound=Callable[..., float])
 
 @dataclass(frozen=True)
 class Feature:
-    """A declared feature.
-
-    Attributes:
-        name: name that channels refer to.
-        vector: vector that the weight multiplies: "position" for r_ij, "velocity" for v_ij.
-        among: neighbours that contribute: "all", those of the "same" group, those of "others", or "obstacles", the
-            obstacle agents, which have no group.
-        weight: function of |r_ij|^2, or of |r_ij|^2 and <r_ij, v_ij>, and of its options.
-        options: values of the weight's options, in the order of its parameters.
-    """
+    """A declared feature, of the name that channels refer to."""
 
     name: str
     vector: VectorName
+    """Vector that the weight multiplies: "position" for r_ij, "velocity" for v_ij."""
     among: Among
+    """Neighbours that contribute: "all", those of the "same" group, those of "others", or the "obstacles", which have
+    no group."""
     weight: Callable[..., float]
+    """Function of |r_ij|^2, or of |r_ij|^2 and <r_ij, v_ij>, and of its options."""
     options: tuple[float, ...] = ()
+    """Values of the weight's options, in the order of its parameters."""
 
     @cached_property
     def uses_velocity(self) -> bool:
@@ -70,30 +59,23 @@ class Feature:
         names = tuple(inspect.signature(self.weight).parameters)
         return names[len(names) - len(self.options) :]
 
-    def with_options(self, name: str, given: dict[str, Any]) -> Feature:
+    def with_options(self, name: str, given: Mapping[str, Any]) -> Feature:
         """Return a copy with this name, and with the given `among` and option values; others keep their defaults.
 
-        Removes "among" from `given`. Raise InputError for an unknown option or a value that is not a finite number.
+        Raise InputError if the choice of `among` is unknown or a value is not a finite number.
         """
-        values = dict(zip(self.option_names, self.options, strict=True))
-        among = given.pop("among", self.among)
+        values = {"among": self.among, **dict(zip(self.option_names, self.options, strict=True)), **given}
+        among = values.pop("among")
         check_choice("among", among, get_args(Among))
-        for key, value in given.items():
-            if key not in values:
-                known = (*values, "among")
-                raise InputError(
-                    f"the feature {self.name!r} has no option {key!r}; its options are {', '.join(known)}"
-                    f"{format_suggestion(key, known)}"
-                )
+        for key, value in values.items():
             if not is_finite(value):
                 raise InputError(
                     f"{key} of the feature {self.name!r} must be a finite number; got {shorten_repr(value)}"
                 )
-            values[key] = float(value)
-        return replace(self, name=name, among=among, options=tuple(values.values()))
+        return replace(self, name=name, among=among, options=tuple(map(float, values.values())))
 
 
-_features: dict[str, Feature] = {}
+FEATURES: Registry[Feature] = Registry("feature")
 POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -104,22 +86,12 @@ def feature(name: str, *, vector: VectorName, among: Among = "all") -> Callable[
         def attraction(square):  # |r_ij|^2, at least 1e-16
             return square        # the feature is |r_ij|^2 r_ij
 
-    Args:
-        name: a unique word without a colon.
-        vector: vector that the weight multiplies: "position" for r_ij, "velocity" for v_ij.
-        among: neighbours that contribute: "all", those of the "same" group, those of "others", or "obstacles".
-
-    The function takes |r_ij|^2, or |r_ij|^2 and <r_ij, v_ij>, and returns a number. Further parameters with numeric
-    defaults are options that a channel may set: ("attraction:strength=2", "mean"). Numba compiles the function at its
-    first use, so it may only use arithmetic and the `math` module, and must be finite for |r_ij| from 1e-8 to R.
+    `vector` and `among` are as for `Feature`. The function takes |r_ij|^2, or |r_ij|^2 and <r_ij, v_ij>, and returns a
+    number. Further parameters with numeric defaults are options that a channel may set: ("attraction:strength=2",
+    "mean"). Numba compiles the function at its first use, so it may only use arithmetic and the `math` module, and must
+    be finite for |r_ij| from 1e-8 to R.
     """
-    if isinstance(name, str) and ":" in name:
-        raise InputError(
-            f"the name of a feature must not contain a colon, which separates options; got {shorten_repr(name)}"
-        )
-    if not isinstance(name, str) or not name or name in _features:
-        taken = ", which is already declared" if isinstance(name, str) and name else ""
-        raise InputError(f"the name of a feature must be a new word; got {shorten_repr(name)}{taken}")
+    FEATURES.check_new_name(name)
     check_choice("vector", vector, get_args(VectorName))
     check_choice("among", among, get_args(Among))
 
@@ -134,7 +106,7 @@ def feature(name: str, *, vector: VectorName, among: Among = "all") -> Callable[
                 f"the weight of the feature {name!r} must be a function of |r|^2, or of |r|^2 and <r, v>, and "
                 f"otherwise only of options with finite numbers as defaults; got {shorten_repr(weight)}"
             )
-        _features[name] = Feature(name, vector, among, weight, tuple(map(float, options.values())))
+        FEATURES.parts[name] = Feature(name, vector, among, weight, tuple(map(float, options.values())))
         return weight
 
     return declare
@@ -142,7 +114,7 @@ def feature(name: str, *, vector: VectorName, among: Among = "all") -> Callable[
 
 def feature_names() -> tuple[str, ...]:
     """Return the names of all registered features."""
-    return tuple(_features)
+    return FEATURES.names()
 
 
 def find_feature(name: str, what: str = "feature") -> Feature:
@@ -150,16 +122,11 @@ def find_feature(name: str, what: str = "feature") -> Feature:
 
     Raise InputError if the feature or an option is unknown.
     """
-    head, colon, options = name.partition(":") if isinstance(name, str) else (name, "", "")
-    if head not in feature_names():
-        raise_wrong_choice(what, head, feature_names())
-    declared = _features[head]
-    return declared.with_options(name, parse_options(options)) if colon else declared
-
-
-def format_feature_name(name: str, **options: Any) -> str:
-    """Return the name of a feature with options, such as "separation:distance=0.2"."""
-    return ":".join([name, *(f"{key}={value}" for key, value in options.items())])
+    spec = parse_spec(name) if isinstance(name, str) else Spec(name, {})
+    declared = FEATURES.find(spec.name, what)
+    if not spec.options:
+        return declared
+    return declared.with_options(name, FEATURES.merge_options(spec, {}, (*declared.option_names, "among")))
 
 
 # The paper's message psi(r_ij, v_ij) = [v_ij, r_ij / |r_ij|^4, r_ij / |r_ij|^2] (section 2.4), one feature per vector.
@@ -183,9 +150,6 @@ def _inverse_square(square: float) -> float:
     return 1.0 / square
 
 
-# A further feature, which the paper's networks do not use.
-
-
 @feature("position", vector="position")
 def _position(square: float) -> float:
     """r_ij itself."""
@@ -201,27 +165,24 @@ PAPER_FEATURES = ("velocity", "inverse-fourth", "inverse-square")
 
 @dataclass(frozen=True)
 class Senses:
-    """Specification of a controller's observations (B, N, K, C, D): C channels and K hops.
-
-    Attributes:
-        channels: (feature, "sum" or "mean") for each of the C channels of one hop.
-        hops: K >= 1. Hop 1 aggregates the features of an agent's current neighbours; hop k is the mean over them of
-            their hop k - 1 one step earlier.
-        topology: neighbours are the agents within R now ("dynamic") or at t = 0 ("fixed").
-        hop_mean: degree that divides the sums of hops 2 .. K, where z_j^(k-1) is agent j's observation one step
-            earlier: "receiver" as in the paper, 1 / |N_i| sum of z_j^(k-1) over j in N_i; "sender" as in the public
-            code of the baseline, sum of z_j^(k-1) / |N_j|, without agents that have no neighbours now.
-        length_scale: L, unit of length of the observations in the flock's unit: they are computed from r / L and R / L.
-        time_scale: tau, unit of time of the observations in the flock's unit: they are computed from v tau / L. Weights
-            need not be powers, so the flock is scaled rather than its observations.
-    """
+    """Specification of a controller's observations (B, N, K, C, D): C channels and K hops."""
 
     channels: tuple[Channel, ...]
+    """(feature, "sum" or "mean") for each of the C channels of one hop."""
     hops: int = 1
+    """K >= 1. Hop 1 aggregates the features of an agent's current neighbours; hop k is the mean over them of their hop
+    k - 1 one step earlier."""
     topology: Topology = "dynamic"
+    """Neighbours are the agents within R now ("dynamic") or at t = 0 ("fixed")."""
     hop_mean: HopMean = "receiver"
+    """Degree that divides the sums of hops 2 .. K, where z_j^(k-1) is agent j's observation one step earlier:
+    "receiver" as in the paper, 1 / |N_i| sum of z_j^(k-1) over j in N_i; "sender" as in the public code of the
+    baseline, sum of z_j^(k-1) / |N_j|, without agents that have no neighbours now."""
     length_scale: float = 1.0
+    """L, unit of length of the observations in the flock's unit: they are computed from r / L and R / L."""
     time_scale: float = 1.0
+    """tau, unit of time of the observations in the flock's unit: they are computed from v tau / L. Weights need not be
+    powers, so the flock is scaled rather than its observations."""
 
     def __post_init__(self) -> None:
         # The dataclass is frozen; a list of channels becomes a tuple.
@@ -309,9 +270,8 @@ def _check_channels(given: Any) -> tuple[Channel, ...]:
     channels: list[Channel] = []
     for channel in given:
         # A string of two letters would pass as a pair.
-        if isinstance(channel, str) or not isinstance(channel, Iterable) or len(pair := tuple(channel)) != 2:
-            raise InputError(f"{expected}; got {shorten_repr(channel)}")
-        if not isinstance(pair[0], str):
+        pair = tuple(channel) if isinstance(channel, Iterable) and not isinstance(channel, str) else ()
+        if len(pair) != 2 or not isinstance(pair[0], str):
             raise InputError(f"{expected}; got {shorten_repr(channel)}")
         find_feature(pair[0])
         check_choice("aggregation", pair[1], get_args(Aggregation))

@@ -89,28 +89,23 @@ ARRAY_NAMES = FlockArrays._fields
 class Flock:
     """B flocks of N agents each, at one instant. Immutable and validated on construction.
 
-    Attributes:
-        positions: (B, N, D) float64, finite.
-        velocities: (B, N, D) float64, finite; zero for obstacle agents.
-        roles: (B, N), values of `Role`; all followers by default. Obstacle agents require D = 2 and at least
-            one other agent.
-        obstacles: (B, N), index of the obstacle that each obstacle agent belongs to, from 0, and -1 for all other
-            agents. By default all obstacle agents of a flock form obstacle 0.
-        groups: (B, N), social group of each agent, an integer from 0; all 0 by default. Obstacle agents have -1.
-        conditions: (B, N), values of `Condition`; all working by default. Obstacle agents are always working;
-            stopped agents have zero velocity.
-        comm_radius: communication radius R, used by flights, endings and metrics.
-
     The arrays are read-only copies; `dataclasses.replace(flock, velocities=...)` returns a changed flock.
     """
 
     positions: Vectors
+    """(B, N, D) float64, finite."""
     velocities: Vectors
+    """(B, N, D) float64, finite; zero for obstacle agents."""
     roles: Roles = None  # type: ignore[assignment]
+    """(B, N); all followers by default. Obstacle agents require D = 2 and at least one other agent."""
     obstacles: ObstacleIds = None  # type: ignore[assignment]
+    """(B, N); by default all obstacle agents of a flock form obstacle 0."""
     groups: Groups = None  # type: ignore[assignment]
+    """(B, N); all 0 by default."""
     conditions: Conditions = None  # type: ignore[assignment]
+    """(B, N); all working by default. Obstacle agents are always working; stopped agents have zero velocity."""
     comm_radius: float = field(default=1.0, kw_only=True)
+    """Communication radius R, used by flights, endings and metrics."""
 
     def __post_init__(self) -> None:
         positions = _check_vectors("positions", self.positions)
@@ -262,28 +257,23 @@ def _check_codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[i
     """Return roles or conditions as an int8 copy; zeros for None. Raise InputError for wrong shapes or codes."""
     if given is None:
         return np.zeros(shape, np.int8)
-    try:
-        codes = np.array(given)
-    except ValueError as error:
-        raise InputError(f"{name} must have shape (B, N) = {shape}: {error}") from None
-    if codes.shape != shape:
-        raise InputError(f"{name} must have shape (B, N) = {shape}; got {codes.shape}")
+    codes = _check_shape(name, given, shape)
     if not np.isin(codes, list(kind)).all():
         allowed = ", ".join(f"{code.value} ({code.name.lower()})" for code in kind)
         raise InputError(f"{name} must be {allowed}; got {sorted(set(codes.ravel().tolist()) - set(kind))}")
     return codes.astype(np.int8)
 
 
-def _check_integers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return a copy of `given` as an integer array; raise InputError if it is not one, or not of this shape."""
-    expected = f"{name} must be integers of shape (B, N) = {shape}"
+def _check_shape(name: str, given: Any, shape: tuple[int, ...], kinds: str = "") -> NDArray[Any]:
+    """Return a copy of `given` as an array; raise InputError if it is not of this shape, or its dtype not of a kind."""
+    expected = f"{name} must {'be integers of' if kinds else 'have'} shape (B, N) = {shape}"
     try:
-        numbers = np.array(given)
+        array = np.array(given)
     except ValueError as error:
         raise InputError(f"{expected}: {error}") from None
-    if numbers.shape != shape or numbers.dtype.kind not in "iu":
-        raise InputError(f"{expected}; got {numbers.dtype} of shape {numbers.shape}")
-    return numbers
+    if array.shape != shape or (kinds and array.dtype.kind not in kinds):
+        raise InputError(f"{expected}; got {array.dtype} of shape {array.shape}")
+    return array
 
 
 def _check_groups(given: Any, is_obstacle: Bool[np.ndarray, "B N"]) -> Groups:
@@ -291,12 +281,11 @@ def _check_groups(given: Any, is_obstacle: Bool[np.ndarray, "B N"]) -> Groups:
 
     Raise InputError if another agent has a negative group, or a group does not fit into int32.
     """
-    numbers = (
-        np.zeros(is_obstacle.shape, np.int32) if given is None else _check_integers("groups", given, is_obstacle.shape)
-    )
-    # Values of obstacle agents are ignored, since they have no group.
-    if ((numbers < 0) & ~is_obstacle).any() or (numbers > np.iinfo(np.int32).max).any():
-        flock, agent = np.argwhere(((numbers < 0) & ~is_obstacle) | (numbers > np.iinfo(np.int32).max))[0]
+    shape = is_obstacle.shape
+    numbers = np.zeros(shape, np.int32) if given is None else _check_shape("groups", given, shape, "iu")
+    wrong = ((numbers < 0) & ~is_obstacle) | (numbers > np.iinfo(np.int32).max)
+    if wrong.any():
+        flock, agent = np.argwhere(wrong)[0]
         raise InputError(
             f"groups must be from 0 to 2^31 - 1; agent {agent} of flock {flock} has {numbers[flock, agent]}"
         )
@@ -308,11 +297,8 @@ def _check_obstacles(given: Any, is_obstacle: Bool[np.ndarray, "B N"]) -> Obstac
 
     Raise InputError if an obstacle agent has an index outside 0 .. N - 1, or another agent has one.
     """
-    numbers = (
-        np.full(is_obstacle.shape, NO_OBSTACLE)
-        if given is None
-        else _check_integers("obstacles", given, is_obstacle.shape)
-    )
+    shape = is_obstacle.shape
+    numbers = np.full(shape, NO_OBSTACLE) if given is None else _check_shape("obstacles", given, shape, "iu")
     if (numbers == NO_OBSTACLE).all():
         numbers = np.where(is_obstacle, 0, NO_OBSTACLE)
     # Indices stay below N, so kernels may count obstacles in arrays of length N.

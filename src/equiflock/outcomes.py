@@ -41,10 +41,6 @@ class Outcome(int):
         """Register an outcome, such as `Outcome.add("ARRIVED", "the flock reached its goal")`; return it if it exists.
 
         Raise InputError if the name exists with another message, or is not a word in capital letters.
-
-        Args:
-            name: shown in tables and figures; capital letters, digits and underscores.
-            message: one line for the user.
         """
         if not (isinstance(name, str) and name.isidentifier() and name == name.upper()):
             raise InputError(

@@ -20,32 +20,26 @@ class Moment:
     """State of a flight before a step.
 
     The arrays are read-only views that are valid until the next step; copy what must last.
-
-    Attributes:
-        step: number of steps so far.
-        time: step times the time step, in seconds.
-        flock: the agents now.
-        observations: (B, N, K, C, D).
-        accelerations: (B, N, D), the commands for the next step, which a body may not reach; zero for leaders,
-            obstacle agents, stopped and drifting agents, and ended flocks.
-        flying: (B,), mask of the flocks that are still flying.
-        outcomes: (B,), codes of `Outcome`.
-        comm_radius: the communication radius R.
-        body_state: name -> (B, N, ..), state of bodies beyond position and velocity, such as headings.
-        compute_message_graph: returns the graph of the messages in use now, an `equiflock.Graph`; None if the senses
-            cannot compute it.
     """
 
     step: int
+    """Number of steps so far."""
     time: float
+    """step times the time step, in seconds."""
     flock: Flock
     observations: Observations
     accelerations: Vectors
+    """Commands for the next step, which a body may not reach; zero for leaders, obstacle agents, stopped and drifting
+    agents, and ended flocks."""
     flying: Bool[np.ndarray, " B"]
+    """Mask of the flocks that are still flying."""
     outcomes: Int8[np.ndarray, " B"]
+    """Codes of `Outcome`."""
     comm_radius: float
     body_state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """name -> (B, N, ..), state of bodies beyond position and velocity, such as headings."""
     compute_message_graph: Callable[[], Any] | None = None
+    """Returns the graph of the messages in use now, an `equiflock.Graph`; None if the senses cannot compute it."""
 
 
 @runtime_checkable

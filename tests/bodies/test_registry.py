@@ -46,7 +46,7 @@ def test_custom_body_is_one_decorated_class() -> None:
     ("name", "options", "text"),
     [
         ("unicicle", {}, r"body must be one of .* got 'unicicle'; did you mean 'unicycle'\?"),
-        (3, {}, "the name of a body must be a string; got 3"),
+        (3, {}, "a name must be a string; got 3"),
         ("unicycle:wheels=3", {}, "body 'unicycle' has no option 'wheels'; it has max_turn_rate, max_acceleration, ma"),
         ("unicycle:max_speed=0", {}, "max_speed must be a finite number above 0; got 0"),
         ("unicycle:max_speed=1", {"max_speed": 2}, "option 'max_speed' is given twice, as 1 in .* and as 2"),
@@ -76,5 +76,5 @@ def test_invalid_bodies_cannot_be_registered() -> None:
         ef.body("snow")(Melting)
     with pytest.raises(ef.InputError, match="the body 'snow' must have a default for its field 'weight'"):
         ef.body("snow")(Demanding)
-    with pytest.raises(ef.InputError, match="a body's name must be a non-empty string without a colon; got 'a:b'"):
+    with pytest.raises(ef.InputError, match="the name of a body must be a non-empty string without a colon; got 'a:b'"):
         ef.body("a:b")

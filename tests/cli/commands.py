@@ -15,7 +15,7 @@ import pytest
 import equiflock
 from equiflock import cli
 from equiflock.cli import plugins
-from equiflock.controllers import registry
+from equiflock.controllers.registry import CONTROLLERS
 
 SOURCE = Path(equiflock.__file__).parents[1]
 
@@ -54,7 +54,7 @@ def stays_alive() -> Iterator[None]:
 def forgetting_plugins(folder: Path) -> Iterator[None]:
     """Import plugins in the folder again, as in a new process, and forget them afterwards."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_factories", dict(registry._factories))
+        patch.setattr(CONTROLLERS, "parts", dict(CONTROLLERS.parts))
         patch.setattr(plugins, "_plugin_modules", {})
         patch.setattr(plugins, "_plugin_checksums", {})
         patch.setattr(sys, "dont_write_bytecode", True)  # stale bytecode would hide a change within a second

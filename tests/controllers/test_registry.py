@@ -72,7 +72,7 @@ def test_bare_decorator_uses_the_functions_name() -> None:
 
 @pytest.mark.parametrize("name", ["", "a:b", "mine.safetensors", 3, None])
 def test_names_that_load_could_not_parse_raise(name: Any) -> None:
-    with pytest.raises(InputError, match="name must have no colon"):
+    with pytest.raises(InputError, match="the name of a controller must "):
         ef.controller(name)
 
 

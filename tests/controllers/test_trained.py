@@ -13,9 +13,9 @@ import pytest
 import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.controllers import trained
-from equiflock.controllers.loading import find_weights_file
+from equiflock.controllers.loading import find_weights_file, network_names
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
-from equiflock.controllers.registry import is_bundled, network_names
+from equiflock.controllers.registry import is_bundled
 from equiflock.controllers.trained import (
     PAPER_NETWORKS,
     PAPER_SEEDS,

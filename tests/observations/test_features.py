@@ -18,6 +18,7 @@ import equiflock as ef
 from equiflock import features
 from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.networks.architecture import STARLING_CHANNELS as STARLING
 from equiflock.features import Channel, Topology
 from equiflock.flock import Flock, Role
@@ -35,7 +36,7 @@ TUNED = {"tuned": ["strength", "reach"], "tuned-drag": ["gain"]}
 @pytest.fixture(autouse=True, scope="module")
 def own_features() -> Iterator[None]:
     """Features of a user's own: of positions and velocities, of <r, v>, and among groups."""
-    before = dict(features._features)
+    before = dict(features.FEATURES.parts)
 
     @ef.feature("spring", vector="position")
     def spring(square: float) -> float:
@@ -66,8 +67,8 @@ def own_features() -> Iterator[None]:
         return gain * inner / (1.0 + square)
 
     yield
-    features._features.clear()
-    features._features.update(before)
+    features.FEATURES.parts.clear()
+    features.FEATURES.parts.update(before)
 
 
 @st.composite
@@ -78,7 +79,7 @@ def names(draw: st.DrawFn) -> str:
     options: dict[str, Any] = {key: draw(st.sampled_from([0.0, 0.3, -2.5])) for key in sorted(chosen - {"reach"})}
     options |= {"reach": draw(st.sampled_from([0.1, 1.0, 7]))} if "reach" in chosen else {}
     among = draw(st.sampled_from([None, "all", "same", "others", "obstacles"]))
-    return features.format_feature_name(name, **options, **({} if among is None else {"among": among}))
+    return format_spec(name, **options, **({} if among is None else {"among": among}))
 
 
 AGGREGATIONS = st.sampled_from(["sum", "mean"])

@@ -117,13 +117,13 @@ def test_noise_has_the_given_standard_deviation(D: int) -> None:
         ours = DelayedAggregation(Senses((("velocity", "sum"), ("offset", "sum"))), radio=radio)
         return np.stack([ours.observe(flock)[:, :, 0].copy() for _ in range(20)])
 
-    from equiflock.features import _features, feature
+    from equiflock.features import FEATURES, feature
 
     feature("offset", vector="position")(lambda square: 1.0)
     try:
         noise = sums(Radio(noise=0.03)) - sums(Radio(packet_loss=1e-300))
     finally:
-        del _features["offset"]
+        del FEATURES.parts["offset"]
     # Five messages each, so the variance of a sum is five times that of a message; in R = 2 and R per second.
     for channel in range(2):
         found = noise[:, :, :, channel].std()

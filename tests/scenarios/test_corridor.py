@@ -8,7 +8,7 @@ import pytest
 import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.scenarios.corridor import Corridor
-from equiflock.scenarios.endings import obstacle_disks
+from equiflock.scenarios.obstacle_shapes import obstacle_disks
 from equiflock.scenarios.registry import build_flight_options, find_failed_flights
 
 SCENARIO = Corridor(ef.RandomDisk(flocks=5, agents=60, seed=1), disks=4, sides=8, gap=1.5)

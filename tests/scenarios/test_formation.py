@@ -10,7 +10,7 @@ import pytest
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
-from equiflock.controllers.classical.patterns import make_pattern_points
+from equiflock.controllers.classical.formation_patterns import make_pattern_points
 from equiflock.outcomes import Outcome
 from equiflock.scenarios.formation import FORMED, FormationFlight, UntilFormed
 from equiflock.scenarios.registry import build_flight_options, describe_disagreement, find_failed_flights

@@ -86,9 +86,9 @@ def test_invalid_scenarios_raise_errors(own_registry: None) -> None:
         ef.make_scenario("merging", wings=2)
     with pytest.raises(InputError, match="must be a frozen dataclass with draw"):
         ef.scenario("nothing")(object)
-    with pytest.raises(InputError, match="a scenario named 'merging' is registered already"):
+    with pytest.raises(InputError, match="a scenario named 'merging' is already registered"):
         ef.scenario("merging")(type(ef.make_scenario("merging")))
-    with pytest.raises(InputError, match="must be a word without a colon"):
+    with pytest.raises(InputError, match="must be a non-empty string without a colon"):
         ef.scenario("a:b")
 
 

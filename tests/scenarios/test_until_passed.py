@@ -14,8 +14,7 @@ from equiflock._runtime.checks import InputError
 from equiflock.flock import Condition, Flock, Role
 from equiflock.outcomes import Outcome
 from equiflock.scenarios.course_survey import survey_course
-from equiflock.scenarios.endings import obstacle_disks
-from equiflock.scenarios.obstacle_shapes import add_obstacle, ring, wall
+from equiflock.scenarios.obstacle_shapes import add_obstacle, obstacle_disks, ring, wall
 from tests import twins
 from tests.flocks import flocks
 from tests.simple import Push

@@ -29,6 +29,13 @@ def check_positive(name: str, value: float) -> float:
     return float(value)
 
 
+def check_nonnegative(name: str, value: float) -> float:
+    """Return `value` as a float; raise InputError if it is not a finite number of at least 0, or is a boolean."""
+    if not is_finite(value) or value < 0:
+        raise InputError(f"{name} must be a finite number of at least 0; got {shorten_repr(value)}")
+    return float(value)
+
+
 def check_count(name: str, value: int, least: int = 1) -> int:
     """Return `value` as an int; raise InputError if it is a bool, or not an integer from `least` to 2^63 - 1."""
     # Python treats True and False as integers; here they are mistakes.

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_
 import tyro
 
 from equiflock._runtime.checks import InputError, format_suggestion
-from equiflock._runtime.specs import CONSTANT_WORDS, is_union, read_field_docstrings
+from equiflock._runtime.specs import CONSTANT_WORDS, is_union, parse_spec, read_field_docstrings
 from equiflock.bodies import body_names, make_body
 from equiflock.cli.jobs import WorkerOptions
 from equiflock.cli.plugins import import_plugin
@@ -331,7 +331,7 @@ def add_dynamic_options(command: Any, arguments: Sequence[str]) -> Any:
     if {"scenario", "options", "plugin"} <= set(command_fields):
         # Help shows the defaults of the command, if it has any, or else those of the scenario.
         name = _find_option_value("scenario", arguments) or str(command_fields["scenario"].default)
-        kind = scenario_class(name.partition(":")[0])
+        kind = scenario_class(parse_spec(name).name)
         defaults = command.get_default_options(kind) if hasattr(command, "get_default_options") else None
         scenario = make_scenario(name, defaults)
         option_classes["options"] = ScenarioOptions.make_class_for(scenario, known)

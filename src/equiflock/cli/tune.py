@@ -65,7 +65,7 @@ class Tune:
         Raise InputError if the controller has none, or has the options comm_radius or time_scale.
         """
         load(self.controller)  # raises InputError for a wrong name, option or file
-        if units := split_unit_options(parse_controller_name(self.controller, {})[1])[0]:
+        if units := split_unit_options(parse_controller_name(self.controller).options)[0]:
             raise InputError(f"weights are tuned in the units of their training: leave out {' and '.join(units)}")
         path = find_weights_file(self.controller)
         if path is None:

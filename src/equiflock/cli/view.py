@@ -15,7 +15,7 @@ import tyro
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import check_writable
-from equiflock._runtime.specs import parse_options
+from equiflock._runtime.specs import parse_spec
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
 from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, err, out, progress
 from equiflock.controllers.registry import WEIGHTS_SUFFIX
@@ -103,8 +103,7 @@ class View:
         if wrong:
             raise InputError(f"{wrong[0]} is not a weights file: its name must end in {WEIGHTS_SUFFIX}")
         # Agents, seed and radius are fields of the page; all other options belong to the scenario.
-        scenario, colon, option_text = self.scenario.partition(":")
-        options = parse_options(option_text) if colon else {}
+        scenario, options = parse_spec(self.scenario)
         page_fields: dict[str, Any] = {"agents": self.agents, "seed": self.seed}
         page_fields |= {name: options.pop(name) for name in ("agents", "seed", "comm_radius") if name in options}
         files = list(self.weights)

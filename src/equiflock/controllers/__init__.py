@@ -2,9 +2,8 @@
 
 from equiflock.controllers import classical as _classical  # registers the classical laws
 from equiflock.controllers.loading import load, load_module, save
-from equiflock.controllers.networks import architecture as _architecture  # registers the networks of the package
 from equiflock.controllers.registry import controller, controller_names
 
 __all__ = ["controller", "controller_names", "load", "load_module", "save"]
 
-del _architecture, _classical
+del _classical

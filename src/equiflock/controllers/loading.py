@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from equiflock._runtime.checks import InputError, check_count, format_suggestion, raise_wrong_choice, shorten_repr
+from equiflock._runtime.checks import InputError, check_count, format_suggestion, shorten_repr
 from equiflock._runtime.imports import require_torch
+from equiflock.controllers.networks.architecture import NETWORKS
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.weights import Weights, read_training_radius, read_weights, write_weights
 from equiflock.controllers.registry import (
+    CONTROLLERS,
     UNIT_OPTIONS,
     WEIGHTS_SUFFIX,
     controller_names,
     controller_options,
-    find_describe_function,
     find_factory,
     is_module,
-    network_names,
     parse_controller_name,
     split_unit_options,
 )
@@ -30,8 +30,6 @@ from equiflock.controllers.torch_bridge import accept_numpy, check_float32
 from equiflock.controllers.trained import bundled_names, bundled_weights_path
 from equiflock.controllers.unit_scaling import ScaledController, scale_controller
 from equiflock.protocols import Controller
-
-PLUGIN_HINT = ", or a controller that you registered first (on the command line with --plugin)"
 
 if TYPE_CHECKING:  # torch takes seconds to import, and is an extra
     from torch import nn
@@ -45,7 +43,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
 
     Examples: `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (trained with
     that seed), `load("mine.safetensors")`. Options can be part of the name, as on the command line: `tanner:clamp=5`,
-    and `etdagnn:3` for `etdagnn:seed=3`.
+    and `etdagnn:3` for `etdagnn:seed=3`. Raise InputError if the name or an option is unknown, or a file is damaged.
 
     Every controller takes two options that scale it to the units of a robot, as in
     `load("etdagnn", comm_radius=5.0, time_scale=15.0)`: `comm_radius` is the robots' communication radius in their unit
@@ -60,7 +58,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     if name not in controller_names() and not name.endswith(WEIGHTS_SUFFIX):
         if name and Path(name).is_dir():
             raise InputError(f"{name} is a directory: name the weights file in it, such as {name}/weights.safetensors")
-        raise_wrong_choice("controller", name, controller_names(), PLUGIN_HINT)
+        CONTROLLERS.raise_unknown(name, controller_names())
     units, own = split_unit_options(options)
     try:
         controller = _make_controller(name, own)
@@ -68,7 +66,8 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
         raise _make_options_error(name, own, error) from None
     if not units:
         return controller
-    return scale_controller(controller, _find_training_radius(find_weights_file(name, **own)), **units)
+    file = find_weights_file(name, **own)
+    return scale_controller(controller, 1.0 if file is None else read_training_radius(file), **units)
 
 
 def load_module(name: str | os.PathLike[str], **options: Any) -> nn.Module:
@@ -107,7 +106,8 @@ def load_file(path: str | os.PathLike[str]) -> Controller:
     weights = read_weights(path)
     if weights.network not in network_names():
         raise InputError(
-            f"{path} holds weights of {weights.network!r}; expected one of {', '.join(network_names())}{PLUGIN_HINT}"
+            f"{path} holds weights of {weights.network!r}; expected one of {', '.join(network_names())}"
+            f"{CONTROLLERS.plugin_hint}"
         )
     return build_network(weights, path)
 
@@ -117,48 +117,39 @@ def build_network(weights: Weights, path: str | os.PathLike[str] = "a file") -> 
 
     Raise InputError, which mentions `path`, if names or shapes of the tensors do not fit the network and its options.
     """
-    describe = find_describe_function(weights.network)
-    if describe is None:
-        return cast(Controller, _build_registered_module(weights, path))
+    describe = NETWORKS.get(weights.network)
     try:
-        architecture = describe(**weights.options)
-        shapes = {name: tensor.shape for name, tensor in weights.tensors.items()}
-        if shapes != architecture.tensor_shapes:
-            raise InputError(f"expected tensors {architecture.tensor_shapes}; got {shapes}")
-    except (InputError, TypeError) as error:
-        raise _make_mismatch_error(path, weights, error) from None
+        return _build_registered_module(weights) if describe is None else _build_compiled(describe, weights)
+    except (InputError, RuntimeError, TypeError) as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(
+            f"the weights in {path} do not fit {weights.network} with {weights.options}: {reason}"
+        ) from None
+
+
+def _build_compiled(describe: Callable[..., Any], weights: Weights) -> CompiledNetwork:
+    """Return the compiled network with these weights; raise InputError or TypeError if they do not fit."""
+    architecture = describe(**weights.options)
+    shapes = {name: tensor.shape for name, tensor in weights.tensors.items()}
+    if shapes != architecture.tensor_shapes:
+        raise InputError(f"expected tensors {architecture.tensor_shapes}; got {shapes}")
     return CompiledNetwork(architecture, weights.tensors, weights.orbit)
 
 
-def _build_registered_module(weights: Weights, path: str | os.PathLike[str]) -> nn.Module:
+def _build_registered_module(weights: Weights) -> Any:
     """Return a user's torch module with these weights, in evaluation mode, with their orbit technique as `orbit`."""
     import torch
 
-    try:
-        network = make_network(weights.network, **weights.options)
-        network.load_state_dict({name: torch.from_numpy(tensor) for name, tensor in weights.tensors.items()})
-    except (InputError, RuntimeError, TypeError) as error:
-        raise _make_mismatch_error(path, weights, error) from None
+    network = make_network(weights.network, **weights.options)
+    network.load_state_dict({name: torch.from_numpy(tensor) for name, tensor in weights.tensors.items()})
     # A user's class may use an attribute of this name for another purpose.
     if weights.orbit is not None or not hasattr(network, "orbit"):
         network.orbit = weights.orbit  # type: ignore[assignment]
     return network.eval()
 
 
-def _make_mismatch_error(path: str | os.PathLike[str], weights: Weights, error: Exception) -> InputError:
-    """Return an error that says that the weights do not fit the network, with the last line of `error`."""
-    reason = str(error).splitlines()[-1].strip()
-    return InputError(f"the weights in {path} do not fit {weights.network} with {weights.options}: {reason}")
-
-
-def _find_training_radius(weights: Path | None) -> float:
-    """Return R in a controller's own unit of length: that of its training, or 1 without a weights file or recipe."""
-    return 1.0 if weights is None else read_training_radius(weights)
-
-
 def _make_options_error(name: str, options: Mapping[str, Any], error: TypeError) -> InputError:
     """Return an error about the first unknown option, or about `error` if all are known; it lists the options."""
-    # The usual cause is a misspelled option, so list the options.
     own = ["seed"] if name in bundled_names() else [option.name for option in controller_options(name)]
     takes = f"its options are {', '.join((*own, *UNIT_OPTIONS))}"
     if own and (unknown := [key for key in options if key not in own]):
@@ -173,7 +164,7 @@ def find_weights_file(name: str, **options: Any) -> Path | None:
     The user's own file need not exist. Raise InputError if there are no bundled weights of that seed.
     """
     name, options = parse_controller_name(name, options)
-    _, options = split_unit_options(options)
+    options = split_unit_options(options)[1]
     if name in bundled_names():
         try:
             return bundled_weights_path(name, **options)
@@ -184,8 +175,13 @@ def find_weights_file(name: str, **options: Any) -> Path | None:
 
 def has_open_seed(name: str) -> bool:
     """Return whether a name refers to bundled weights without a seed, such as etdagnn or etdagnn:time_scale=2."""
-    head, options = parse_controller_name(name, {})
+    head, options = parse_controller_name(name)
     return head in bundled_names() and "seed" not in options
+
+
+def network_names() -> tuple[str, ...]:
+    """Return the names of the networks of the package and of registered torch modules."""
+    return *NETWORKS, *(name for name, (definition, _) in CONTROLLERS.parts.items() if is_module(definition))
 
 
 def check_network(name: str) -> None:
@@ -196,18 +192,14 @@ def check_network(name: str) -> None:
         raise InputError(f"{name} names trained weights: name the network to train, such as etdagnn")
     if name in controller_names():
         raise InputError(f"{name} has no weights to train: choose a network, such as etdagnn")
-    raise_wrong_choice("network", name, network_names(), PLUGIN_HINT)
+    CONTROLLERS.raise_unknown(name, network_names(), "network")
 
 
 def make_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
     """Return the torch module of a network with random initial weights; torch's random state is unchanged.
 
-    Args:
-        name: a network of the package (Xavier uniform with gain 1, zero biases by default), or a registered torch
-            module; options can be part of the name, as for `load`.
-        seed: seed of the initial weights.
-        options: for a network of the package, the arguments of `describe_tdagnn` or `describe_etdagnn` in
-            `equiflock.controllers.networks.architecture`.
+    `name` is a registered torch module or a network of the package (Xavier uniform with gain 1, zero biases by
+    default), whose options are the arguments of `describe_tdagnn` or `describe_etdagnn` in `networks.architecture`.
     """
     if check_count("seed", seed, least=0) >= 2**63:
         raise InputError(f"seed must be below 2^63, the limit of torch; got {seed}")
@@ -223,7 +215,7 @@ def make_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
-            if (describe := find_describe_function(name)) is not None:
+            if (describe := NETWORKS.get(name)) is not None:
                 from equiflock.controllers.networks.models import build_module
 
                 return build_module(describe(**options))
@@ -234,7 +226,7 @@ def make_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
 
 def _find_network_factory(name: str) -> Any:
     """Return the function that describes a network of the package, or else the registered class of that name."""
-    return find_describe_function(name) or find_factory(name)
+    return NETWORKS.get(name) or find_factory(name)
 
 
 def select_network_options(name: str, **options: Any) -> dict[str, Any]:
@@ -242,7 +234,7 @@ def select_network_options(name: str, **options: Any) -> dict[str, Any]:
 
     Raise InputError if no network has that name.
     """
-    name, named = parse_controller_name(name, {})
+    name, named = parse_controller_name(name)
     check_network(name)
     parameters = inspect.signature(_find_network_factory(name)).parameters
     return {key: value for key, value in options.items() if key in parameters and key not in named}
@@ -251,14 +243,10 @@ def select_network_options(name: str, **options: Any) -> dict[str, Any]:
 def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
     """Write the weights of a network for `load`, atomically, and return the path.
 
-    Raise InputError if `load` could not restore the network: it is scaled, not registered or not float32, has weights
-    that are not finite, or differs from the network that its `options` build.
-
-    Args:
-        network: a network from `load` or `load_module`, or a registered torch module. Its attribute `options`, if it
-            has one, is a JSON-serializable dict of the arguments that build it.
-        path: file name ending in .safetensors; an existing file is replaced.
-        extra: more metadata, JSON-serializable.
+    The network is one of `load` or `load_module`, or a registered torch module, whose attribute `options`, if it has
+    one, is a JSON-serializable dict of the arguments that build it. `extra` is more metadata. Raise InputError if
+    `load` could not restore the network: it is scaled, not registered or not float32, has weights that are not finite,
+    or differs from the network that its `options` build; or if `path` does not end in .safetensors.
     """
     if isinstance(network, ScaledController):
         raise InputError("save does not store comm_radius and time_scale: load the network without them, then save it")
@@ -291,21 +279,17 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
 
 
 def _is_same_network(network: Any, rebuilt: Any) -> bool:
-    """Return whether both networks have the same senses and, with the same weights, return the same accelerations.
-
-    They are compared on random observations. `rebuilt` gets the weights of `network`, and stays in evaluation mode.
-    """
+    """Return whether both networks have the same senses and, with the weights of `network`, the same function."""
     try:
         rebuilt.load_state_dict(network.state_dict())
     except RuntimeError:  # different names or shapes
         return False
     if network.senses != rebuilt.senses:
         return False
-    # Random observations of seven agents distinguish two networks.
+    # Random observations of seven agents distinguish two functions.
     shape = 1, 7, network.senses.hops, network.senses.width, getattr(network, "dimensions", None) or 2
     observations = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     training = network.training
     results = [accept_numpy(type(module)).__call__(module.eval(), observations) for module in (network, rebuilt)]
-    # Restore the mode of the network.
     network.train(training)
     return np.array_equal(*results)

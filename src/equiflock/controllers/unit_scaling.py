@@ -23,20 +23,15 @@ from equiflock.protocols import Controller
 
 @dataclass(frozen=True, repr=False)
 class ScaledController:
-    """A controller whose unit of length is L, and whose unit of time is tau, in units of the flock.
-
-    Attributes:
-        controller: any controller, privileged or not, in its own units.
-        length_scale: L.
-        time_scale: tau.
-    """
+    """A controller, privileged or not, whose units of length and time are L and tau in the flock's units."""
 
     controller: Controller
     length_scale: float
+    """L."""
     time_scale: float
+    """tau."""
 
     def __repr__(self) -> str:
-        """Return a one-line description."""
         return f"Scaled({self.name}, length_scale={self.length_scale:g}, time_scale={self.time_scale:g})"
 
     @property
@@ -86,10 +81,7 @@ class ScaledController:
         return evaluate
 
     def _evaluate_unscaled(self, controller: Any, inputs: tuple[Any, ...]) -> Any:
-        """Return accelerations in the controller's units; a flock before the observations is converted to them.
-
-        Observations, the last input, already are in these units.
-        """
+        """Return accelerations in the controller's units, which the observations, the last input, already have."""
         flocks = (flock.in_units(self.length_scale, self.time_scale) for flock in inputs[:-1])
         return controller(*flocks, inputs[-1])
 
@@ -99,13 +91,9 @@ def scale_controller(
 ) -> Controller:
     """Return the controller scaled to a robot's units, or the controller itself if both scales are 1.
 
-    Raise InputError if a scale is invalid or the controller declares no senses.
-
-    Args:
-        controller: a controller in its own units.
-        training_radius: R in the controller's unit of length.
-        comm_radius: R in the robots' unit of length; default: `training_radius`.
-        time_scale: the robots' seconds per second of the controller.
+    R is `training_radius` in the controller's unit of length and `comm_radius`, by default the same, in the robots'.
+    `time_scale` is the number of the robots' seconds per second of the controller. Raise InputError if a scale is
+    invalid or the controller declares no senses.
     """
     radius = training_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
     length = check_scale("comm_radius / R of the controller", radius / training_radius)

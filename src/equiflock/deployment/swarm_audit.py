@@ -18,6 +18,7 @@ import numpy as np
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock.controllers import load
+from equiflock.controllers.registry import parse_controller_name
 from equiflock.deployment.audit import OWN_MEASUREMENT, Audit, ChangeEffect, ReceivedItem
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, unpack_floats, unpack_frame, unpack_messages
 from equiflock.deployment.robot_processes import RobotProcesses
@@ -61,7 +62,7 @@ def _replay_half(
     """Replay the recorded input of the robots `half`, in new processes, with all others changed. Return the effects."""
     record = {number: result.log.record[number] for number in half}
     steps = 1 + max(max(exchanges) for exchanges in record.values())
-    replacement = next(each for each in REPLACEMENT_CONTROLLERS if each != name.partition(":")[0])
+    replacement = next(each for each in REPLACEMENT_CONTROLLERS if each != parse_controller_name(name).name)
     changed_start = _draw_changed_start(start)
     # No injected faults this time, and the default timeout for slow robots.
     environment = replace(deployment.environment, failures=NO_FAILURES)

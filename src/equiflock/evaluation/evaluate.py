@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from equiflock._runtime.checks import InputError, shorten_repr
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.registry import WEIGHTS_SUFFIX, is_bundled, parse_controller_name, split_unit_options
 from equiflock.controllers.trained import PAPER_NETWORKS
@@ -154,10 +155,10 @@ def list_baselines(controller: str, start: Flock) -> tuple[str, ...]:
     """
     # Followers have role 0.
     experts = () if start.roles.any() else (EXPERT,)
-    evaluated = parse_controller_name(controller, {})
-    units = "".join(f":{key}={value}" for key, value in split_unit_options(evaluated[1])[0].items())
-    names = (f"{name}{units}" for name in (*experts, *PAPER_NETWORKS))
-    return tuple(name for name in names if parse_controller_name(name, {}) != evaluated)
+    evaluated = parse_controller_name(controller)
+    units, _ = split_unit_options(evaluated.options)
+    names = (format_spec(name, **units) for name in (*experts, *PAPER_NETWORKS))
+    return tuple(name for name in names if parse_controller_name(name) != evaluated)
 
 
 def build_evaluation_jobs(
@@ -208,7 +209,7 @@ def format_run_dir_name(controller: str, scenario: str, environment: Environment
 
 def _split_options(controller: str) -> tuple[str, str]:
     """Split a controller's name into the name without options, and the options with their leading colon."""
-    name, _ = parse_controller_name(controller, {})
+    name, _ = parse_controller_name(controller)
     return name, controller[len(name) :]
 
 

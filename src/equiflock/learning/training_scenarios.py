@@ -18,11 +18,11 @@ import numpy as np
 
 from equiflock._runtime.checks import InputError, check_positive
 from equiflock._runtime.randomness import make_rng
-from equiflock._runtime.specs import parse_options
+from equiflock._runtime.specs import NUMBER_PATTERN, Spec, parse_weighted_specs
 from equiflock.flock import FOLLOWER, Flock
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
 from equiflock.scenarios.registry import scenario_class
-from equiflock.simulation.environment_ranges import NUMBER_PATTERN, Distribution, Range, parse_range
+from equiflock.simulation.environment_ranges import Distribution, Range, parse_range
 
 MIX_EXAMPLE = "0.6*flocking+0.4*leaders:leaders=2"
 
@@ -111,46 +111,22 @@ def parse_training_scenarios(text: str, defaults: Mapping[str, Any]) -> tuple[Tr
     Shares are normalized to sum 1. `defaults` are options for all scenarios that have them, unless the text sets them;
     texts of two numbers are ranges.
     """
-    is_name = text.partition(":")[0] in scenario_names()
-    parts = [(1.0, text)] if is_name else parse_shares("scenario", text, MIX_EXAMPLE)
+    parts = parse_weighted_specs("scenario", text, MIX_EXAMPLE, scenario_names())
     total = math.fsum(check_positive("the share of a scenario", share) for share, _ in parts)
-    return tuple(_make_training_scenario(share / total, name, defaults) for share, name in parts)
+    return tuple(_make_training_scenario(share / total, spec, defaults) for share, spec in parts)
 
 
-def parse_shares(label: str, text: str, example: str) -> list[tuple[float, str]]:
-    """Parse names with their shares, such as 0.5*flocking+1*leaders; a single name has the share 1.
-
-    Return (share, name with options) in order; shares are not normalized. Raise InputError, which shows `label`, the
-    name of the setting, and `example`, if the text is malformed.
-    """
-    message = f"{label} must be a name, or several with their shares such as {example}; got {text!r:.80}"
-    if not re.match(rf"\s*{NUMBER_PATTERN}\s*\*", text):
-        if "+" in text.partition(":")[0]:
-            raise InputError(message)
-        text = f"1*{text}"
-    shares = []
-    # A plus before a share starts the next part; any other, as in 1e+3, belongs to an option. re.split also returns
-    # the shares matched by the lookahead, at odd positions.
-    for part in re.split(rf"\+(?=\s*{NUMBER_PATTERN}\s*\*)", text)[::2]:
-        match = re.fullmatch(rf"\s*{NUMBER_PATTERN}\s*\*\s*([^\s+:]+(?::\S+)?)\s*", part)
-        if match is None:
-            raise InputError(message)
-        shares.append((float(match[1]), match[2]))
-    return shares
-
-
-def _make_training_scenario(share: float, text: str, defaults: Mapping[str, Any]) -> TrainingScenario:
-    """Return the scenario of a text such as "leaders:leaders=1-3"; ranges in its options and `defaults` are parsed."""
-    name, colon, options_text = text.partition(":")
-    distributions, own_options = _get_distributions(name), parse_options(options_text) if colon else {}
+def _make_training_scenario(share: float, spec: Spec, defaults: Mapping[str, Any]) -> TrainingScenario:
+    """Return the scenario of a spec such as "leaders:leaders=1-3"; ranges in its options and `defaults` are parsed."""
+    distributions = _get_distributions(spec.name)
     parsed_defaults, parsed_options = (
         {
             key: _parse_number(key, value, distributions[key]) if key in distributions else value
             for key, value in options.items()
         }
-        for options in (defaults, own_options)
+        for options in (defaults, spec.options)
     )
-    return TrainingScenario(share, name, parsed_defaults, parsed_options)
+    return TrainingScenario(share, spec.name, parsed_defaults, parsed_options)
 
 
 def _get_distributions(name: str) -> dict[str, Distribution]:

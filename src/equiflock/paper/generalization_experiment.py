@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
+from equiflock._runtime.specs import parse_spec
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.evaluation.curves import Curves
 from equiflock.learning.fast_forward import FastForward
@@ -64,7 +65,7 @@ class CloningJob:
     @property
     def labels(self) -> dict[str, Any]:
         """Columns that identify the job's rows in the experiment's table."""
-        return {"controller": self.recipe.controller.partition(":")[0], "seed": self.recipe.seed}
+        return {"controller": parse_spec(self.recipe.controller).name, "seed": self.recipe.seed}
 
     def run(self) -> pd.DataFrame:
         """Clone, and return a row per measured epoch, epoch 0 first: losses, gap, and the bound with its terms."""

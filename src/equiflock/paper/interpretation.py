@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
-from equiflock._runtime.specs import parse_options
+from equiflock._runtime.specs import parse_options, parse_spec
 from equiflock.controllers.networks.architecture import BiasInit
 from equiflock.features import HopMean
 from equiflock.learning.recipe import DEFAULT_CLAMP, EXPERT, DAgger
@@ -106,7 +106,7 @@ class Interpretation:
 
     def get_scenario_options(self, scenario: str) -> dict[str, Any]:
         """Return the choices that are options of a scenario, named with or without options, for `make_scenario`."""
-        names = ("velocities", *SCENARIO_CHOICES.get(scenario.partition(":")[0], ()))
+        names = ("velocities", *SCENARIO_CHOICES.get(parse_spec(scenario).name, ()))
         return {name: getattr(self, name) for name in names}
 
     @property

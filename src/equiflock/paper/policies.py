@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.executors import fingerprint_program
 from equiflock._runtime.files import lock_dir
+from equiflock._runtime.specs import parse_spec
 from equiflock.controllers import load
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.evaluation.job_weights import load_with_seed
@@ -97,7 +98,7 @@ class PolicyFlightJob(FlightJob):
     def labels(self) -> dict[str, Any]:
         """Columns that identify the job's rows in the experiment's table; the controller is named without options."""
         others = {name: getattr(self, name) for name in self.label_names}
-        return {"controller": self.controller.partition(":")[0], "seed": self.seed, **others}
+        return {"controller": parse_spec(self.controller).name, "seed": self.seed, **others}
 
     @property
     def scenario(self) -> Scenario:

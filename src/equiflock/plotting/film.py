@@ -40,7 +40,7 @@ from equiflock.plotting.style import (
     TEXT_COLOUR,
     get_group_colour,
 )
-from equiflock.scenarios.endings import obstacle_disks
+from equiflock.scenarios.obstacle_shapes import obstacle_disks
 from equiflock.simulation.metrics import component_count, velocity_variance
 from equiflock.simulation.trajectory import Trajectory
 

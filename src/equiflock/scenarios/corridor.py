@@ -8,25 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from equiflock._runtime.checks import InputError, check_count, check_positive
+from equiflock._runtime.checks import check_count, check_positive
 from equiflock._runtime.jit import Array
-from equiflock._runtime.randomness import make_rng
-from equiflock.flock import Flock, Role
+from equiflock.flock import Flock
 from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
+from equiflock.scenarios.course_setup import Point, check_course, compute_lateral_offset, draw_course
 from equiflock.scenarios.endings import UntilPassed
-from equiflock.scenarios.obstacle_shapes import (
-    MAX_REDRAWS,
-    Point,
-    Points,
-    add_obstacle,
-    check_course,
-    compute_lateral_offset,
-    find_possible_leaders,
-    polygon_radius,
-    redraw_positions,
-    ring,
-)
+from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, polygon_radius, ring
 from equiflock.scenarios.random_disk import RandomDisk, Stop
 from equiflock.scenarios.registry import Figure, scenario
 
@@ -74,52 +63,22 @@ class Corridor:
         return UntilPassed(None, self.disk.min_separation)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks and their obstacles, whose agents come after the flock's, disk by disk.
+        """Draw the flocks and their obstacles; raise InputError if too few agents can lead in 100 draws of a flock.
 
-        `stop` cancels the search, as for `RandomDisk`. Raise InputError if too few agents can lead in 100 draws.
+        The obstacle agents come after the flock's, disk by disk.
         """
-        stop = stop or Stop()
-        flock = self.disk.draw(stop)
-        # Build the flocks one by one, then add the first disk to all flocks at once, and so on.
-        built = [self._build_flock(flock.positions[b], b, stop) for b in range(len(flock))]
-        positions, velocities, roles, centres = (np.stack(part) for part in zip(*built, strict=True))
-        flock = Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius)
-        for disk_centres in centres.swapaxes(0, 1):  # (disks, B, 2)
+        clearance, disks = self.radius + self.disk.min_separation, f"{self.disks} disks of {self.sides} sides"
+        start = draw_course(self.disk, self.leaders, clearance, self._place_disks, "corridor", disks, stop)
+        flock = start.flock
+        for disk_centres in start.centres.swapaxes(0, 1):  # (disks, B, 2)
             rims = [ring(centre, self.radius, sides=self.sides) for centre in disk_centres]
             flock = add_obstacle(flock, np.stack(rims))
         return flock
 
-    def _build_flock(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Points]:
-        """Return positions, velocities and roles of flock b, and the centres of its disks.
-
-        If too few agents can lead, the positions are drawn again, and the heading and disks with them.
-        """
-        rng = make_rng(self.disk.seed, "corridor", self.disk.split, b)
-        # Draw a heading and places for the disks, until enough agents can lead past them.
-        for attempt in range(MAX_REDRAWS):
-            stop.check()
-            angle, offsets = rng.uniform(0.0, 2.0 * math.pi), rng.uniform(-1.0, 1.0, self.disks)
-            heading = np.array([math.cos(angle), math.sin(angle)])
-            centres = self._place_disks(positions, heading, offsets)
-            candidates = find_possible_leaders(positions, heading, centres, self.radius + self.disk.min_separation)
-            if len(candidates) >= self.leaders:
-                break
-            positions = redraw_positions(self.disk, b, attempt, stop)
-        else:
-            raise InputError(
-                f"none of {MAX_REDRAWS} flocks has {self.leaders} agents that can lead past {self.disks} disks of "
-                f"{self.sides} sides: choose fewer disks, sides or leaders, or more agents"
-            )
-        # Draw the leaders among the candidates. All agents fly along the heading at speed 1.
-        roles = np.full(len(positions), Role.FOLLOWER, np.int8)
-        roles[rng.choice(candidates, self.leaders, replace=False)] = Role.LEADER
-        return positions, np.broadcast_to(heading, positions.shape), roles, centres
-
-    def _place_disks(self, positions: Array, heading: Point, offsets: Array) -> Points:
-        """Return the centres of the disks, (disks, 2), the nearest first.
-
-        `offsets` (disks,) are to the left of the path of the flock's centre, in half widths of the flock.
-        """
+    def _place_disks(self, positions: Array, rng: np.random.Generator) -> tuple[Point, Points]:
+        """Return a random heading, a unit vector, and the centres of the disks, (disks, 2), the nearest first."""
+        angle, offsets = rng.uniform(0.0, 2.0 * math.pi), rng.uniform(-1.0, 1.0, self.disks)
+        heading = np.array([math.cos(angle), math.sin(angle)])
         middle = positions.mean(axis=0)
         along, across = (positions - middle) @ heading, compute_lateral_offset(heading, positions - middle)
         # Along the path: the first disk just beyond R of the foremost agent, the others the gap apart.
@@ -127,5 +86,5 @@ class Corridor:
         onward = first + np.arange(self.disks) * (2.0 * self.radius + self.gap)
         # Across the path: offsets times the half width of the flock.
         left = offsets * np.abs(across).max()
-        centres: Points = middle + onward[:, None] * heading + left[:, None] * np.array([-heading[1], heading[0]])
-        return centres
+        leftward = np.array([-heading[1], heading[0]])
+        return heading, middle + onward[:, None] * heading + left[:, None] * leftward

@@ -20,7 +20,7 @@ Awareness = Literal["followers", "flock"]
 WALL_TOLERANCE = 1e-6
 """Distance of a wall's agents from a straight line due to rounding, as a share of the wall's half length."""
 COMPONENT_COUNT, LARGEST_COMPONENT, SEPARATION, OBSTACLE_DISTANCE, RIM_DISTANCE, FLOCK_COLUMNS = range(6)
-"""Columns of a survey (B, FLOCK_COLUMNS + M): five for the flock as a whole, then the distance from each obstacle."""
+"""Columns of a survey (B, FLOCK_COLUMNS + M), in the order of `CourseSurvey`."""
 
 
 class CourseSurvey(NamedTuple):
@@ -41,14 +41,11 @@ class CourseSurvey(NamedTuple):
 
 
 class SurveyAgents(NamedTuple):
-    """The agents of one flock, as the kernels read them."""
+    """The arrays (N,) of one flock that the kernels read."""
 
     roles: Array
-    """(N,) int8, values of `Role`."""
     working: Array
-    """(N,) bool, leaders and followers that have not failed."""
     obstacles: Array
-    """(N,) int32, the obstacle of each obstacle agent, as in `Flock.obstacles`."""
 
 
 class GraphInterpretation(NamedTuple):
@@ -80,27 +77,15 @@ def survey_course(
 ) -> CourseSurvey:
     """Return the survey of B flocks, with obstacles or without, computed on several threads.
 
-    Args:
-        flock: the agents now.
-        comm_radius: R; default: the flock's.
-        obstacle_node: as for `UntilPassed`.
-        awareness: as for `UntilPassed`.
-        obstacles: M, if it can be larger than the number of obstacles in these flocks, the default. The distance from
-            an obstacle that a flock lacks is infinite.
+    `obstacle_node` and `awareness` are as for `UntilPassed`. `obstacles` is M, if it can be larger than the number of
+    obstacles in these flocks, the default; the distance from an obstacle that a flock lacks is infinite.
     """
     comm_radius = flock.comm_radius if comm_radius is None else comm_radius
     count = int(flock.obstacles.max()) + 1 if obstacles is None else obstacles
     survey = np.empty((len(flock), FLOCK_COLUMNS + count))
     state = flock.positions, flock.roles, flock.working, flock.obstacles
     run_over_flocks(_survey_flocks, flock, *state, comm_radius, obstacle_node == "one", awareness == "flock", survey)
-    return CourseSurvey(
-        component_count=survey[:, COMPONENT_COUNT],
-        largest_component=survey[:, LARGEST_COMPONENT],
-        separation=survey[:, SEPARATION],
-        obstacle_distance=survey[:, OBSTACLE_DISTANCE],
-        rim_distance=survey[:, RIM_DISTANCE],
-        obstacle_distances=survey[:, FLOCK_COLUMNS:],
-    )
+    return CourseSurvey._make([*survey.T[:FLOCK_COLUMNS], survey[:, FLOCK_COLUMNS:]])
 
 
 @kernel
@@ -208,10 +193,9 @@ def _init_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array)
 def _count_components(
     working: Array, obstacles: Array, touched: Array, parent: Array, sizes: Array
 ) -> tuple[Index, Index]:
-    """Return the number of components, and the number of flock agents in the largest.
+    """Return the number of components, and the number of flock agents in the largest; `sizes` (N,) is scratch memory.
 
-    Nodes are working agents, and obstacle agents whose obstacle is `touched`; obstacle agents do not count in the size
-    of a component. `sizes` is scratch memory, (N,).
+    Nodes are working agents, and obstacle agents whose obstacle is `touched`.
     """
     N = np.uintp(obstacles.size)
     sizes[:] = 0

@@ -1,8 +1,7 @@
 """Kernels of `RandomDisk`: place agents one after the other, and again where they violate a condition.
 
-The grid here is not the cell list of `senses.cell_list`. That one sorts a whole flock at once, which is the fastest way
-to find all neighbours; this one adds and removes single agents and checks after each whether a place is free. So each
-of its cells is a linked list (see `PlacementGrid`).
+The grid here is not the cell list of `graph.cell_list`. That one sorts a whole flock at once, which is the fastest way
+to find all neighbours; this one adds and removes single agents, so each of its cells is a linked list.
 """
 
 from __future__ import annotations
@@ -23,16 +22,15 @@ PLACED, CROWDED, SPARSE, DISCONNECTED, CANCELLED = range(5)
 
 
 class DrawingBuffers(NamedTuple):
-    """Scratch memory for drawing flocks of N agents."""
+    """Scratch memory for drawing flocks of N agents: int64 arrays (N,), and buffers of the connectivity."""
 
     degrees: Array
-    """(N,) int64, neighbours of each agent."""
     labels: Array
-    """(N,) int64, component of each agent."""
+    """Component of each agent."""
     sizes: Array
-    """(N,) int64, agents of each component."""
+    """Agents of each component."""
     misplaced: Array
-    """(N,) int64, indices of the agents to place."""
+    """Indices of the agents to place."""
     connectivity: Any
     """Cell list and union-find forest, from `make_connectivity_buffers`."""
     roles: Array
@@ -66,14 +64,9 @@ class PlacementResult(NamedTuple):
 @kernel
 def make_drawing_buffers(N: Index) -> DrawingBuffers:
     """Allocate scratch memory for drawing flocks of N agents."""
-    return DrawingBuffers(
-        np.empty(N, np.int64),
-        np.empty(N, np.int64),
-        np.empty(N, np.int64),
-        np.empty(N, np.int64),
-        make_connectivity_buffers(N),
-        np.zeros(N, np.int8),
-    )
+    degrees, labels, sizes = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
+    roles = np.zeros(N, np.int8)
+    return DrawingBuffers(degrees, labels, sizes, np.empty(N, np.int64), make_connectivity_buffers(N), roles)
 
 
 @kernel
@@ -90,23 +83,11 @@ def draw_positions(
     buffers: DrawingBuffers,
     stop: Array,
 ) -> PlacementResult:
-    """Draw the positions of one flock; return the status PLACED, or the reason why the search failed.
+    """Draw the positions (N, D) of one flock; return the status PLACED, or the reason why the search failed.
 
-    With `redraw_agents_only`, agents are numbered cell by cell in the end.
-
-    Args:
-        rng: random generator.
-        positions: (N, D), written to.
-        radius: radius of the disk or ball.
-        comm_radius: R.
-        min_separation: R_min.
-        min_degree: least number of neighbours of each agent.
-        connected: whether the communication graph must be connected.
-        redraw_agents_only: place only the agents that violate a condition again, rather than the whole flock.
-        max_attempts: how often to draw the flock, or to place such agents again, before giving up.
-        buffers: scratch memory from `make_drawing_buffers`.
-        stop: (1,), ends the search soon after it becomes true. It is read before each agent is placed, which takes
-            about a millisecond at most, and so before each attempt, too.
+    With `redraw_agents_only`, only the agents that violate a condition are placed again, rather than the whole flock,
+    and agents are numbered cell by cell in the end. The search gives up after `max_attempts`, and ends soon after
+    stop[0] becomes true: it is read before each agent is placed, which takes about a millisecond at most.
     """
     # A grid of about N cells over the disk, each at least min_separation wide. At first all agents need a place.
     N, D = positions.shape
@@ -129,14 +110,8 @@ def draw_positions(
                 return PlacementResult(CROWDED, misplaced[m])
 
         # List the agents with too few neighbours, or outside the largest component.
-        compute_flock_connectivity(
-            as_read_only_array(positions),
-            as_read_only_array(buffers.roles),
-            comm_radius,
-            degrees,
-            labels,
-            buffers.connectivity,
-        )
+        arrays = as_read_only_array(positions), as_read_only_array(buffers.roles)
+        compute_flock_connectivity(arrays[0], arrays[1], comm_radius, degrees, labels, buffers.connectivity)
         components, largest = _count_components(labels, buffers.sizes)
         count, sparse = 0, 0
         for i in range(N):

@@ -1,4 +1,4 @@
-"""Endings of flights: when a flock becomes disconnected, and when it passes obstacles (section 5 of the paper)."""
+"""Endings of flights, when a flock becomes disconnected or passes obstacles, and statistics that endings use."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int8, Int64
 
 from equiflock._runtime.checks import check_choice, check_positive
-from equiflock.flock import NO_OBSTACLE, Flock, Vectors
+from equiflock.flock import Flock, Vectors
 from equiflock.graph.radius_graph import components
 from equiflock.outcomes import Outcome
-from equiflock.scenarios.course_survey import WALL_TOLERANCE, Awareness, ObstacleNode, survey_course
+from equiflock.scenarios.course_survey import Awareness, ObstacleNode, survey_course
 
-# Statistics of the working agents of a flock at one instant, for endings: means and the velocity variance.
+TIME_TOLERANCE = 1e-9
+"""Tolerance of times in seconds, since multiples of the time step are rounded."""
+NEVER = -math.inf
+"""Last time at which an obstacle was near, for an obstacle that never was."""
 
 
 def compute_velocity_variance(flock: Flock) -> Float64[np.ndarray, " B"]:
@@ -31,21 +34,16 @@ def average_working(flock: Flock, vectors: Vectors) -> Float64[np.ndarray, "B D"
     return np.asarray(vectors.sum(axis=1, where=working[..., None]) / np.maximum(working.sum(axis=1), 1)[:, None])
 
 
-# The ending of a flight whose flock becomes disconnected.
-
-
 @dataclass(frozen=True)
 class UntilDisconnected:
     """Ending of a flight: the communication graph of working agents, directions ignored, is not connected.
 
     The graph follows from positions alone, whatever messages are lost or late; `metrics.message_component_count` counts
     the components of the messages that arrive.
-
-    Args:
-        comm_radius: R; default: the flight's.
     """
 
     comm_radius: float | None = None
+    """R; default: the flight's."""
 
     def __post_init__(self) -> None:
         if self.comm_radius is not None:
@@ -55,22 +53,13 @@ class UntilDisconnected:
         """Return DISCONNECTED where a flying flock has several components of working agents, else FLYING."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # Components are numbered from 0, so a label above 0 means a second component.
-        outcomes[flying] = np.where(
-            components(flock[flying], self.comm_radius).max(axis=1) > 0, Outcome.DISCONNECTED, Outcome.FLYING
-        )
+        disconnected = components(flock[flying], self.comm_radius).max(axis=1) > 0
+        outcomes[flying] = np.where(disconnected, Outcome.DISCONNECTED, Outcome.FLYING)
         return outcomes
 
 
-# The ending of a flight past obstacles (section 5 of the paper, "Obstacle avoidance").
-
-TIME_TOLERANCE = 1e-9
-"""Tolerance of times in seconds, since multiples of the time step are rounded."""
-NEVER = -math.inf
-"""Last time at which an obstacle was near, for an obstacle that never was."""
-
-
 class UntilPassed:
-    """Ending of a flight past obstacles: the flock is disconnected, has collided, or has passed the obstacles.
+    """Ending of a flight past obstacles (section 5): the flock is disconnected, has collided, or has passed them.
 
     The flock consists of working leaders and followers. At every moment, the first of these conditions counts:
 
@@ -140,10 +129,8 @@ class UntilPassed:
     def _find_passed(self, time: float, flock: Flock, last_near: Float64[np.ndarray, "B M"]) -> Bool[np.ndarray, " B"]:
         """Return the mask of flocks that have passed: near an obstacle before, clear for `clear_time`, and none ahead.
 
-        `last_near` is the time at which each obstacle was last within R, or NEVER. Obstacles that were near do not
-        count as ahead. A flock without working agents has not passed.
+        `last_near` is the time at which each obstacle was last within R, or NEVER.
         """
-        # The last time that any obstacle was near.
         latest = last_near.max(axis=1, initial=NEVER)
         passed: Bool[np.ndarray, " B"] = (time - latest >= self.clear_time - TIME_TOLERANCE) & (latest > NEVER)
         # A flock without working agents has not passed.
@@ -154,31 +141,8 @@ class UntilPassed:
         return passed
 
 
-def obstacle_disks(flock: Flock) -> Float64[np.ndarray, "M 3"]:
-    """Return centre x, y and radius of the circle around each obstacle of a single flock, in order of their numbers.
-
-    Walls, whose agents stand in one straight row, are omitted.
-    """
-    (positions,), (numbers,) = flock.positions, flock.obstacles
-    disks = []
-    for number in np.unique(numbers[numbers != NO_OBSTACLE]):
-        # The circle around the mean of the obstacle's agents, through the farthest of them.
-        points = positions[numbers == number]
-        centre = points.mean(axis=0)
-        offsets = points - centre
-        distances = np.hypot(*offsets.T)
-        # In a wall all agents are on the line through the centre and the farthest one: their cross products are zero.
-        x, y = offsets[distances.argmax()]
-        if np.abs(x * offsets[:, 1] - y * offsets[:, 0]).max() > WALL_TOLERANCE * distances.max() ** 2:
-            disks.append([*centre, distances.max()])
-    return np.array(disks).reshape(-1, 3)
-
-
 def _is_ahead(flock: Flock, numbers: Int64[np.ndarray, " some"]) -> bool:
-    """Return whether an agent of these obstacles is ahead of a single flock's centre, along its mean velocity.
-
-    Centre and mean are over working agents, of which there must be at least one.
-    """
+    """Return whether an agent of these obstacles is ahead of a single flock's centre, along its mean velocity."""
     (positions,), (velocities,), (obstacles,) = flock.positions, flock.velocities, flock.obstacles
     working = flock.working[0]
     centre, heading = positions[working].mean(axis=0), velocities[working].mean(axis=0)

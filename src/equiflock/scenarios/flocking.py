@@ -25,5 +25,5 @@ class Flocking:
         check_disk(self.disk)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
+        """Draw the flocks."""
         return self.disk.draw(stop)

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int8
 
 from equiflock._runtime.checks import InputError, check_positive, is_finite, shorten_repr
-from equiflock.controllers.classical import patterns
-from equiflock.controllers.classical.patterns import DEFAULT_SPACING, Pattern, PatternName, assign_places, check_pattern
+from equiflock.controllers.classical import formation_patterns
+from equiflock.controllers.classical.formation_patterns import DEFAULT_SPACING, Pattern, PatternName, assign_places
 from equiflock.flock import Flock
 from equiflock.graph.cell_list import MAX_MAGNITUDE
 from equiflock.outcomes import Outcome
@@ -24,32 +24,25 @@ FORMED = Outcome.add("FORMED", "the flock has formed its pattern")
 
 @dataclass(frozen=True)
 class UntilFormed:
-    """Ending of a flight: all working agents are at their places in the pattern and their velocities agree.
-
-    Args:
-        pattern: as for `equiflock.controllers.classical.patterns.make_pattern_points`, including custom points.
-        spacing: distance between neighbours in the pattern.
-        tolerance: largest `pattern_error` of a flock that has formed the pattern.
-        variance: velocities agree if (1/N) sum_i |v_i - mean(v)|^2 is below this.
-    """
+    """Ending of a flight: all working agents are at their places in the pattern and their velocities agree."""
 
     pattern: Pattern = "vee"
+    """As for `formation_patterns.make_pattern_points`, including custom points."""
     spacing: float = DEFAULT_SPACING
     tolerance: float = 0.05
+    """Largest `pattern_error` of a flock that has formed the pattern."""
     variance: float = 0.01
+    """Velocities agree if (1/N) sum_i |v_i - mean(v)|^2 is below this."""
 
     def __post_init__(self) -> None:
-        check_pattern(self.pattern)
+        formation_patterns.check_pattern(self.pattern)
         for name in ("spacing", "tolerance", "variance"):
             check_positive(name, getattr(self, name))
 
     def error(self, flock: Flock) -> Float64[np.ndarray, " B"]:
-        """Return the distance of the working agents from the pattern, as a share of its size, (B,); 0 if none work.
-
-        See `equiflock.controllers.classical.patterns.pattern_error`.
-        """
+        """Return the `pattern_error` of the working agents, as a share of the pattern's size, (B,); 0 if none work."""
         places = assign_places(flock, self.pattern, self.spacing)
-        return patterns.pattern_error(flock.positions, places, flock.working)
+        return formation_patterns.pattern_error(flock.positions, places, flock.working)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
         """Return FORMED where a flying flock has the pattern and a small velocity variance, else FLYING.
@@ -57,9 +50,8 @@ class UntilFormed:
         A flock without working agents has not formed the pattern.
         """
         formed = flying & flock.working.any(axis=1) & (self.error(flock) < self.tolerance)
-        return np.where(formed & (compute_velocity_variance(flock) < self.variance), FORMED, Outcome.FLYING).astype(
-            np.int8
-        )
+        formed &= compute_velocity_variance(flock) < self.variance
+        return np.where(formed, FORMED, Outcome.FLYING).astype(np.int8)
 
 
 @scenario("formation")
@@ -110,7 +102,7 @@ class FormationFlight:
         return UntilFormed(self.pattern, self.spacing, self.tolerance, self.variance)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks, with the mean velocity set to `mean_speed` along x; `stop` is as for `RandomDisk`."""
+        """Draw the flocks, with the mean velocity set to `mean_speed` along x."""
         start = self.disk.draw(stop)
         velocities = start.velocities - start.velocities.mean(axis=1, keepdims=True)
         velocities[:, :, 0] += self.mean_speed

@@ -25,15 +25,11 @@ ARRIVED = Outcome.add("ARRIVED", "the flock reached its goal")
 
 @dataclass(frozen=True)
 class UntilArrived:
-    """Ending of a flight: the working agents are connected, slow, and their centre is within R of the goal.
-
-    Args:
-        goal: a point, (D,).
-        arrival_speed: largest norm of the mean velocity of a flock that has arrived; a faster one flies past.
-    """
+    """Ending of a flight: the working agents are connected, slow, and their centre is within R of the goal (D,)."""
 
     goal: Sequence[float]
     arrival_speed: float = 0.5
+    """Largest norm of the mean velocity of a flock that has arrived; a faster one flies past."""
 
     def __post_init__(self) -> None:
         check_positive("arrival_speed", self.arrival_speed)
@@ -114,14 +110,11 @@ class GoalSeeking:
         return distance_to_goal, "velocity_variance", "component_count"
 
     def ending(self) -> UntilArrived:
-        """Return a new ending: the flock is within R of its goal, slow and connected."""
+        """Return a new ending: the flock has arrived."""
         return UntilArrived(self.goal, self.arrival_speed)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks, with random informed agents in group 1 and the others in group 0.
-
-        Their number is the share `informed` of the agents, rounded, at least 1. `stop` is as for `RandomDisk`.
-        """
+        """Draw the flocks, with random informed agents in group 1 and the others in group 0."""
         start = self.disk.draw(stop)
         groups = np.zeros(start.shape[:2], int)
         count = max(round(self.informed * self.disk.agents), 1)

@@ -50,10 +50,7 @@ class LeaderFollowing:
             raise InputError(f"leaders must be fewer than agents = {self.disk.agents}; got {self.leaders}")
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks and their leaders, who get one common velocity; `stop` is as for `RandomDisk`.
-
-        The leaders are the same for every `leader_velocity`.
-        """
+        """Draw the flocks and their leaders, who get one common velocity."""
         start = self.disk.draw(stop)
         velocities, roles = start.velocities.copy(), start.roles.copy()
         for b in range(len(start)):

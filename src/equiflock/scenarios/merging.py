@@ -22,13 +22,10 @@ MERGED = Outcome.add("MERGED", "the flocks have merged")
 
 @dataclass(frozen=True)
 class UntilMerged:
-    """Ending of a flight: the communication graph of all working agents is connected and their velocities agree.
-
-    Args:
-        variance: velocities agree if (1/N) sum_i |v_i - mean(v)|^2 is below this.
-    """
+    """Ending of a flight: the communication graph of all working agents is connected and their velocities agree."""
 
     variance: float = 0.01
+    """Velocities agree if (1/N) sum_i |v_i - mean(v)|^2 is below this."""
 
     def __post_init__(self) -> None:
         check_positive("variance", self.variance)
@@ -40,11 +37,10 @@ class UntilMerged:
         """
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The variance is cheap, the graph is not: build the graph only where the variance is small.
-        flying = flying & flock.working.any(axis=1)
-        calm = np.flatnonzero(flying & (compute_velocity_variance(flock) < self.variance))
+        is_calm = compute_velocity_variance(flock) < self.variance
+        calm = np.flatnonzero(flying & flock.working.any(axis=1) & is_calm)
         if len(calm):
-            connected = components(flock[calm]).max(axis=1) == 0
-            outcomes[calm[connected]] = MERGED
+            outcomes[calm[components(flock[calm]).max(axis=1) == 0]] = MERGED
         return outcomes
 
 
@@ -89,10 +85,7 @@ class Merging:
         return UntilMerged(self.variance * self.approach_speed**2)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks, agents of group 0 first, with the origin in the middle of the gap between the groups.
-
-        The direction of flight is random in each flock. `stop` cancels the search, as for `RandomDisk`.
-        """
+        """Draw the flocks, agents of group 0 first, with the origin in the middle of the gap between the groups."""
         halves = [disk.draw(stop) for disk in self._make_disks()]
         positions = [half.positions.copy() for half in halves]
         velocities = [np.empty_like(half.velocities) for half in halves]
@@ -119,8 +112,7 @@ class Merging:
         Raise InputError if `disk` is invalid for half of the agents.
         """
         first = (self.disk.agents + 1) // 2
-        disk_0, disk_1 = (
-            replace(self.disk, agents=size, split=f"{self.disk.split}, group {group}")
-            for group, size in enumerate((first, self.disk.agents - first))
+        return (
+            replace(self.disk, agents=first, split=f"{self.disk.split}, group 0"),
+            replace(self.disk, agents=self.disk.agents - first, split=f"{self.disk.split}, group 1"),
         )
-        return disk_0, disk_1

@@ -1,20 +1,17 @@
-"""Shapes of obstacles: rings and walls of obstacle agents, and adding one to a flock."""
+"""Shapes of obstacles: rings and walls of obstacle agents, adding one to a flock, and finding the disks of a flock."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 
 from equiflock._runtime.checks import InputError, check_count, check_positive, shorten_repr
 from equiflock._runtime.jit import Array
-from equiflock.flock import NO_GROUP, Condition, Flock, FlockArrays, Role
-from equiflock.observations.orbit import Orbit
-from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
+from equiflock.flock import NO_GROUP, NO_OBSTACLE, Condition, Flock, FlockArrays, Role
+from equiflock.scenarios.course_survey import WALL_TOLERANCE
 
 Points = Float64[np.ndarray, "count 2"]
 
@@ -29,12 +26,8 @@ def ring(
 ) -> Points:
     """Return the positions of obstacle agents around a disk: a regular polygon whose circumcircle is the disk's rim.
 
-    Args:
-        centre: centre of the disk, (2,).
-        radius: radius of the disk.
-        sides: number of corners, at least 3. Either this or `spacing` must be given.
-        spacing: length of a side, instead of `sides`; rounded to a whole number of sides, at least 3.
-        first: angle of the first agent, in radians.
+    Give either the number of `sides`, at least 3, or their length, `spacing`, which is rounded to a whole number of
+    sides. `first` is the angle of the first agent, in radians.
     """
     check_positive("radius", radius)
     if (sides is None) == (spacing is None):
@@ -64,11 +57,9 @@ def wall(begin: Sequence[float] | Array, end: Sequence[float] | Array, spacing: 
 
 
 def add_obstacle(flock: Flock, points: Float64[np.ndarray, "*B count 2"]) -> Flock:
-    """Return a new flock with one more obstacle, with the next number, whose agents come after all others.
+    """Return flocks in the plane with one more obstacle, with the next number, whose agents come after all others.
 
-    Args:
-        flock: B flocks in the plane, with obstacles or without.
-        points: positions of the new obstacle agents, (count, 2) for all flocks, or (B, count, 2) for each.
+    `points` are the positions of the new obstacle agents, (count, 2) for all flocks, or (B, count, 2) for each.
     """
     B, _, D = flock.shape
     points = np.asarray(points, np.float64)
@@ -85,54 +76,21 @@ def add_obstacle(flock: Flock, points: Float64[np.ndarray, "*B count 2"]) -> Flo
     return Flock(*joined, comm_radius=flock.comm_radius)
 
 
-# Setup of obstacle courses: agents that can lead, redrawing flocks with too few of them, and checks.
+def obstacle_disks(flock: Flock) -> Float64[np.ndarray, "M 3"]:
+    """Return centre x, y and radius of the circle around each obstacle of a single flock, in order of their numbers.
 
-MAX_REDRAWS = 100
-"""Most flocks drawn until one has enough agents that can lead."""
-
-Point = Float64[np.ndarray, "2"]
-
-
-def find_possible_leaders(
-    positions: Array, heading: Point, centres: Points, clearance: float
-) -> Int64[np.ndarray, " candidates"]:
-    """Return the indices of agents whose straight path stays at least `clearance` from all centres (count, 2).
-
-    The path is the whole line along the heading, a unit vector, ahead of the agent and behind.
+    Walls, whose agents stand in one straight row, are omitted.
     """
-    # The distance of a centre from an agent's path is the offset perpendicular to the heading.
-    candidates: Int64[np.ndarray, " candidates"] = np.flatnonzero(
-        np.all([np.abs(compute_lateral_offset(heading, positions - centre)) >= clearance for centre in centres], axis=0)
-    )
-    return candidates
-
-
-def redraw_positions(disk: RandomDisk, b: int, attempt: int, stop: Stop) -> Array:
-    """Draw the positions (N, 2) of another flock in place of flock b; they depend on b and `attempt`."""
-    # A separate split gives a separate random stream, so that other flocks do not depend on this redraw.
-    redraw = replace(disk, flocks=1, split=f"{disk.split}, flock {b} again {attempt}")
-    return np.asarray(redraw.draw(stop).positions[0])
-
-
-def check_course(disk: RandomDisk, sides: int, leaders: int, orbit: Orbit | None) -> None:
-    """Raise InputError if options of an obstacle course are invalid.
-
-    It needs D = 2, R_min above 0, at least 3 agents, 3 sides and 1 leader, and an `Orbit` or None.
-    """
-    check_disk(disk)
-    check_count("sides", sides, least=3)
-    check_count("leaders", leaders)
-    if orbit is not None and not isinstance(orbit, Orbit):
-        raise InputError(f"orbit must be an equiflock.Orbit, or None; got {shorten_repr(orbit)}")
-    if disk.dimensions != 2:
-        raise InputError(f"an obstacle course needs dimensions = 2; got {disk.dimensions}")
-    if disk.min_separation == 0 or disk.agents < 3:
-        raise InputError(
-            "an obstacle course needs min_separation above 0, the length of an obstacle's sides, and at least 3 "
-            f"agents; got min_separation = {disk.min_separation:g}, agents = {disk.agents}"
-        )
-
-
-def compute_lateral_offset(heading: Point, vectors: Array) -> Any:
-    """Return the component (n,) of vectors (n, 2) to the left of the heading, a unit vector; negative to the right."""
-    return heading[0] * vectors[:, 1] - heading[1] * vectors[:, 0]
+    (positions,), (numbers,) = flock.positions, flock.obstacles
+    disks = []
+    for number in np.unique(numbers[numbers != NO_OBSTACLE]):
+        # The circle around the mean of the obstacle's agents, through the farthest of them.
+        points = positions[numbers == number]
+        centre = points.mean(axis=0)
+        offsets = points - centre
+        distances = np.hypot(*offsets.T)
+        # In a wall all agents are on the line through the centre and the farthest one: their cross products are zero.
+        x, y = offsets[distances.argmax()]
+        if np.abs(x * offsets[:, 1] - y * offsets[:, 0]).max() > WALL_TOLERANCE * distances.max() ** 2:
+            disks.append([*centre, distances.max()])
+    return np.array(disks).reshape(-1, 3)

@@ -9,27 +9,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from equiflock._runtime.checks import InputError
 from equiflock._runtime.jit import Array
-from equiflock._runtime.randomness import make_rng
-from equiflock.flock import Flock, Role
+from equiflock.flock import Flock
 from equiflock.graph.geometry import farthest_pair
 from equiflock.observations.aggregation import Obstacles
 from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
+from equiflock.scenarios.course_setup import Point, check_course, compute_lateral_offset, draw_course
 from equiflock.scenarios.course_survey import Awareness, ObstacleNode
 from equiflock.scenarios.endings import UntilPassed
-from equiflock.scenarios.obstacle_shapes import (
-    MAX_REDRAWS,
-    Point,
-    add_obstacle,
-    check_course,
-    compute_lateral_offset,
-    find_possible_leaders,
-    polygon_radius,
-    redraw_positions,
-    ring,
-)
+from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, polygon_radius, ring
 from equiflock.scenarios.random_disk import RandomDisk, Stop
 from equiflock.scenarios.registry import Figure, scenario
 
@@ -88,48 +77,23 @@ class ObstacleCourse:
         return UntilPassed(None, min_separation, self.clear_time, self.obstacle_node, self.awareness)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks and their obstacles; `stop` cancels the search, as for `RandomDisk`.
-
-        Raise InputError if too few agents can lead in 100 draws of a flock.
-        """
-        stop = stop or Stop()
-        flock = self.disk.draw(stop)
-        built = [self._build_flock(flock.positions[b], b, stop) for b in range(len(flock))]
-        positions, velocities, roles, rims = (np.stack(part) for part in zip(*built, strict=True))
-        return add_obstacle(Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius), rims)
-
-    def _build_flock(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Array]:
-        """Return positions, velocities and roles of flock b, and the positions of its obstacle agents.
-
-        If too few agents can lead, the positions are drawn again, and the side of the obstacle with them.
-        """
-        rng = make_rng(self.disk.seed, "course", self.disk.split, b)
-        # Draw a side of the flock for the obstacle, until enough agents can lead past it.
-        for attempt in range(MAX_REDRAWS):
-            stop.check()
-            heading, centre = self._place_obstacle(positions, 1.0 if rng.random() < 0.5 else -1.0)
-            candidates = find_possible_leaders(positions, heading, centre[None], self.radius + self.disk.min_separation)
-            if len(candidates) >= self.leaders:
-                break
-            positions = redraw_positions(self.disk, b, attempt, stop)
-        else:
-            raise InputError(
-                f"none of {MAX_REDRAWS} flocks has {self.leaders} agents that can lead past an obstacle of "
-                f"{self.sides} sides: choose fewer sides or leaders, or more agents"
-            )
+        """Draw the flocks and their obstacles; raise InputError if too few agents can lead in 100 draws of a flock."""
+        clearance, obstacle = self.radius + self.disk.min_separation, f"an obstacle of {self.sides} sides"
+        start = draw_course(self.disk, self.leaders, clearance, self._place_obstacle, "course", obstacle, stop)
         # The first vertex of the polygon faces the flock.
-        rim = ring(centre, self.radius, sides=self.sides, first=math.atan2(-heading[1], -heading[0]))
-        roles = np.full(len(positions), Role.FOLLOWER, np.int8)
-        roles[rng.choice(candidates, self.leaders, replace=False)] = Role.LEADER
-        return positions, np.broadcast_to(heading, positions.shape), roles, rim
+        rims = [
+            ring(centre, self.radius, sides=self.sides, first=math.atan2(-heading[1], -heading[0]))
+            for (centre,), heading in zip(start.centres, start.headings, strict=True)
+        ]
+        return add_obstacle(start.flock, np.stack(rims))
 
-    def _place_obstacle(self, positions: Array, side: float) -> tuple[Point, Point]:
-        """Return the flock's heading, a unit vector, and the obstacle's centre; `side` is 1 or -1.
+    def _place_obstacle(self, positions: Array, rng: np.random.Generator) -> tuple[Point, Points]:
+        """Return the flock's heading, a unit vector to a random side, and the obstacle's centre, (1, 2).
 
-        The side chooses one of the two headings perpendicular to the line through the two farthest agents. The centre
-        is on the ray from their midpoint along the heading, just beyond radius + R of all agents.
+        The heading is perpendicular to the line through the two farthest agents. The centre is on the ray from their
+        midpoint along the heading, just beyond radius + R of all agents.
         """
-        # The heading is perpendicular to the line through the two farthest agents.
+        side = 1.0 if rng.random() < 0.5 else -1.0
         i, j, _ = farthest_pair(positions.copy())  # a read-only array would need another compilation of the kernel
         middle, apart = (positions[i] + positions[j]) / 2.0, positions[i] - positions[j]
         heading = side * np.array([-apart[1], apart[0]]) / np.hypot(*apart)
@@ -138,4 +102,5 @@ class ObstacleCourse:
         clear = (self.radius + self.disk.comm_radius) * (1.0 + 1e-9)
         along, across = (positions - middle) @ heading, compute_lateral_offset(heading, positions - middle)
         near = np.abs(across) < clear
-        return heading, middle + heading * (along[near] + np.sqrt(clear**2 - across[near] ** 2)).max()
+        centre = middle + heading * (along[near] + np.sqrt(clear**2 - across[near] ** 2)).max()
+        return heading, centre[None]

@@ -1,4 +1,4 @@
-"""The RandomDisk initial conditions (section 5 of the paper, "Initial conditions")."""
+"""The RandomDisk initial conditions (section 5 of the paper, "Initial conditions"), and how to stop their search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ from equiflock.scenarios.disk_placement import (
     make_drawing_buffers,
 )
 
-# Control of the search for initial conditions: a stop request from any thread, and the errors of the search.
+RadiusRule = Literal["quarter-power", "constant-density"]
+VelocityRule = Literal["entries", "disc"]
+
+MAX_AGENTS = 100_000_000
+"""Most agents of all flocks together: more would need tens of gigabytes."""
+MAX_PLACEMENTS_PER_FLOCK = 10_000_000
+"""Agents placed for one flock before the search gives up; at least 200 attempts are made in any case."""
 
 
 class SearchCancelledError(InputError):
@@ -52,15 +58,6 @@ class Stop:
         """Raise `SearchCancelledError` if a stop was requested."""
         if self.requested[0]:
             raise SearchCancelledError("the search was cancelled")
-
-
-RadiusRule = Literal["quarter-power", "constant-density"]
-VelocityRule = Literal["entries", "disc"]
-
-MAX_AGENTS = 100_000_000
-"""Most agents of all flocks together: more would need tens of gigabytes."""
-MAX_PLACEMENTS_PER_FLOCK = 10_000_000
-"""Agents placed for one flock before the search gives up; at least 200 attempts are made in any case."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +160,8 @@ class RandomDisk:
     def draw(self, stop: Stop | None = None) -> Flock:
         """Draw the flocks.
 
-        Raise NoStartError, which says what to change, if a condition cannot be met with bounded effort.
-
-        Args:
-            stop: once any thread has set it, the search ends with a `SearchCancelledError`.
+        Raise NoStartError, which says what to change, if a condition cannot be met with bounded effort, or
+        SearchCancelledError once any thread has set `stop`.
         """
         stop = stop or Stop()
         # Disks of radius R_min / 2 around the agents must not overlap, so their total area or volume must fit in.
@@ -201,16 +196,11 @@ class RandomDisk:
         # centre, so r = max_speed u^(1/D) for u uniform in [0, 1].
         directions = rng.normal(size=shape)
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        vectors: Float64[np.ndarray, "count D"] = (
-            self.max_speed * rng.random((count, 1)) ** (1.0 / self.dimensions) * directions
-        )
-        return vectors
+        radii = self.max_speed * rng.random((count, 1)) ** (1.0 / self.dimensions)
+        return np.asarray(radii * directions)
 
     def _raise_no_start(self, status: int, number: int) -> NoReturn:
-        """Raise NoStartError with the condition that could not be met and what to change.
-
-        The arguments are those of `PlacementResult`.
-        """
+        """Raise NoStartError with the condition that could not be met, a `PlacementResult`, and what to change."""
         tried = f"after {compute_max_attempts(self.agents):,} attempts"
         large = "" if self.redraws_agents_only else ", or use the constant-density rule"
         where = f"in a disk of radius {self.radius:.4g}"

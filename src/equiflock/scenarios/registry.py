@@ -7,14 +7,15 @@ recorded measures. `simulate`, `evaluate`, `view`, training, animations and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from dataclasses import fields, replace
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from equiflock._runtime.checks import InputError, format_suggestion, raise_wrong_choice, shorten_repr
-from equiflock._runtime.specs import parse_options
+from equiflock._runtime.checks import InputError, shorten_repr
+from equiflock._runtime.registry import Registry
+from equiflock._runtime.specs import parse_spec
 from equiflock.flock import Flock
 from equiflock.observations.aggregation import Obstacles
 from equiflock.observations.orbit import Orbit
@@ -29,33 +30,29 @@ Figure: TypeAlias = Literal["curves", "endings"]
 
 @runtime_checkable
 class Scenario(Protocol):
-    """The interface of a registered scenario. Only `draw` has no default.
-
-    Attributes:
-        name: the registered name.
-        split: set of initial conditions of its test, as for `RandomDisk`; default: the scenario's name.
-        duration: duration of its test, in seconds.
-        time_step: dt of its test, in seconds.
-        test_options: options of its test that differ from the defaults.
-        orbit: orbit technique by which followers avoid obstacles; None: obstacle agents only stand still.
-        obstacles: obstacle agents within R from which a follower receives messages: the "nearest" or "all".
-        success_outcomes: outcomes that are successes; all others are failures. Empty if a flight cannot fail.
-        measures: quantities recorded at every step and shown.
-        figure: the scenario's figure: "curves", the measures over time, or "endings", the shares of outcomes.
-        shared_options: options that must equal those of a controller that also has them: see `describe_disagreement`.
-    """
+    """The interface of a registered scenario. Only `draw` has no default."""
 
     name: str
     split: str
+    """Set of initial conditions of its test, as for `RandomDisk`; default: the scenario's name."""
     duration: float
+    """Duration of its test, in seconds."""
     time_step: float
+    """dt of its test, in seconds."""
     test_options: Mapping[str, Any]
+    """Options of its test that differ from the defaults."""
     orbit: Orbit | None
+    """Orbit technique by which followers avoid obstacles; None: obstacle agents only stand still."""
     obstacles: Obstacles
+    """Obstacle agents within R from which a follower receives messages: the "nearest" or "all"."""
     success_outcomes: tuple[Outcome, ...]
+    """Outcomes that are successes; all others are failures. Empty if a flight cannot fail."""
     measures: tuple[Measure, ...]
+    """Quantities recorded at every step and shown."""
     figure: Figure
+    """The scenario's figure: "curves", the measures over time, or "endings", the shares of outcomes."""
     shared_options: tuple[str, ...]
+    """Options that must equal those of a controller that also has them: see `describe_disagreement`."""
 
     def draw(self, stop: Stop | None = None) -> Flock:
         """Return the flocks at t = 0; `stop` cancels a long search."""
@@ -79,7 +76,7 @@ SCENARIO_DEFAULTS: Mapping[str, Any] = {
 }
 """Values of the attributes that a scenario does not define."""
 
-_scenarios: dict[str, type[Any]] = {}
+SCENARIOS: Registry[type[Any]] = Registry("scenario")
 Definition = TypeVar("Definition", bound=type[Any])
 
 
@@ -99,21 +96,10 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
     `disk` of type RandomDisk are options, too. Raise InputError if the name is taken, a field has no default, or there
     are success_outcomes without an ending.
     """
-    if not isinstance(name, str) or not name or ":" in name:
-        raise InputError(f"a scenario's name must be a word without a colon; got {shorten_repr(name)}")
+    SCENARIOS.check_new_name(name)
 
     def add(definition: Definition) -> Definition:
-        if name in _scenarios:
-            raise InputError(f"a scenario named {name!r} is registered already")
-        has_draw = callable(getattr(definition, "draw", None))
-        frozen = is_dataclass(definition) and definition.__dataclass_params__.frozen  # type: ignore[attr-defined]
-        if not (isinstance(definition, type) and frozen and has_draw):
-            raise InputError(
-                f"the scenario {name!r} must be a frozen dataclass with draw(); got {shorten_repr(definition)}"
-            )
-        required = [field.name for field in fields(definition) if field.init and _has_no_default(field)]
-        if required:
-            raise InputError(f"the scenario {name!r} must have a default for its field {required[0]!r}")
+        SCENARIOS.check_class(name, definition, "draw")
         # Add the attributes of the protocol that the class does not define.
         for attribute, value in {**SCENARIO_DEFAULTS, "ending": _no_ending}.items():
             if not hasattr(definition, attribute):
@@ -124,15 +110,10 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
         definition.name = name
         if "split" not in vars(definition):
             definition.split = name
-        _scenarios[name] = definition
+        SCENARIOS.parts[name] = definition
         return definition
 
     return add
-
-
-def _has_no_default(field: Field[Any]) -> bool:
-    """Return whether a field has neither a default nor a default factory."""
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _no_ending(self: Any) -> None:
@@ -142,15 +123,12 @@ def _no_ending(self: Any) -> None:
 
 def scenario_names() -> tuple[str, ...]:
     """Return the names of all registered scenarios."""
-    return tuple(_scenarios)
+    return SCENARIOS.names()
 
 
 def scenario_class(name: str) -> type[Any]:
     """Return the class of a scenario by its name without options; raise InputError if there is none."""
-    if name not in _scenarios:
-        more = ", or a custom scenario that is registered first (on the command line by --plugin)"
-        raise_wrong_choice("scenario", name, scenario_names(), more)
-    return _scenarios[name]
+    return SCENARIOS.find(name)
 
 
 def is_bundled(name: str) -> bool:
@@ -158,14 +136,11 @@ def is_bundled(name: str) -> bool:
 
     Raise InputError if there is none.
     """
-    return scenario_class(name.partition(":")[0]).__module__.startswith("equiflock.")
+    return scenario_class(parse_spec(name).name).__module__.startswith("equiflock.")
 
 
 def build_flight_options(scenario: Scenario, controller: object = None) -> dict[str, Any]:
-    """Return the arguments of `flight` and `simulate` that a scenario sets: a new ending, and the obstacle rules.
-
-    The orbit technique may be the controller's: see `choose_orbit`.
-    """
+    """Return the arguments of `flight` and `simulate` that a scenario sets: a new ending, and the obstacle rules."""
     orbit = choose_orbit(scenario, controller)
     return {"ending": scenario.ending(), "orbit": orbit, "obstacles": scenario.obstacles}
 
@@ -221,33 +196,18 @@ def collect_options(scenario: Scenario) -> dict[str, Any]:
 
 
 def make_scenario(name: str, defaults: Mapping[str, Any] | None = None, **options: Any) -> Scenario:
-    """Make the scenario of that name; raise InputError if it is unknown or an option is unknown or invalid.
+    """Make a scenario such as "flocking" or "obstacles:sides=48"; raise InputError if it or an option is unknown.
 
-    Args:
-        name: such as "flocking", or with options, "obstacles:sides=48".
-        defaults: values of options that are not given otherwise; options that the scenario lacks are ignored.
-        options: fields of the scenario and of its `disk`; an option in the name, too, must have the same value there.
-            A whole `disk` can be given instead of its fields, which are then ignored.
+    `options` are fields of the scenario and of its `disk`; an option in the name, too, must have the same value there.
+    A whole `disk` can be given instead of its fields, which are then ignored. `defaults` are values of options that are
+    not given otherwise; options that the scenario lacks are ignored there.
     """
-    if not isinstance(name, str):
-        raise InputError(f"name must be the name of a scenario; got {shorten_repr(name)}")
     # Options are the scenario's fields and those of its disk.
-    head, colon, option_text = name.partition(":")
-    kind = scenario_class(head)
+    spec = parse_spec(name)
+    kind = scenario_class(spec.name)
     own = {field.name for field in fields(kind) if field.init}
     disk = {field.name for field in fields(RandomDisk)} if "disk" in own else set()
-    named = parse_options(option_text) if colon else {}
-    given = {**named, **options}
-    for key in named.keys() & options.keys():
-        if named[key] != options[key]:
-            raise InputError(f"option {key!r} is given twice, as {named[key]!r} in {name!r} and as {options[key]!r}")
-    unknown = sorted(set(given) - own - disk)
-    if unknown:
-        known = sorted((own | disk) - {"disk"})
-        raise InputError(
-            f"scenario {head!r} has no option {unknown[0]!r}; it has {', '.join(known)}"
-            f"{format_suggestion(unknown[0], known)}"
-        )
+    given = SCENARIOS.merge_options(spec, options, sorted(own | disk))
     # Options that are given override the defaults that the scenario has.
     merged = {key: value for key, value in (defaults or {}).items() if key in own | disk} | given
     arguments = {key: value for key, value in merged.items() if key in own}
@@ -255,13 +215,7 @@ def make_scenario(name: str, defaults: Mapping[str, Any] | None = None, **option
         check_disk(arguments["disk"])
     elif disk:
         arguments["disk"] = _make_disk(kind, {key: value for key, value in merged.items() if key in disk - own})
-    try:
-        result: Scenario = kind(**arguments)
-    except InputError:
-        raise
-    except Exception as error:  # a custom class may raise anything
-        raise InputError(f"scenario {head!r} cannot be made: {type(error).__name__}: {error}") from None
-    return result
+    return cast(Scenario, SCENARIOS.construct(spec.name, kind, arguments))
 
 
 def _make_disk(kind: type[Any], options: Mapping[str, Any]) -> RandomDisk:

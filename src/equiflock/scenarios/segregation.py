@@ -49,7 +49,7 @@ def count_group_components(flock: Flock) -> Float64[np.ndarray, " B"]:
 def is_segregated(flock: Flock) -> Bool[np.ndarray, " B"]:
     """Return the mask (B,) of flocks with connected groups, in which every agent's neighbours are mostly of its group.
 
-    Only working agents count; a flock without any is not segregated. See `compute_own_group_share`.
+    Only working agents count; a flock without any is not segregated.
     """
     # The number of groups with working agents.
     groups = np.sort(np.where(flock.working, flock.groups, NO_GROUP), axis=1)
@@ -68,8 +68,7 @@ def own_group_share(moment: Moment) -> Float64[np.ndarray, " B"]:
 class UntilSegregated:
     """Ending of a flight: the groups have been segregated without interruption for `hold` seconds.
 
-    Args:
-        hold: in seconds.
+    It stores since when flocks are segregated, so it must be called with increasing times of one flight.
     """
 
     def __init__(self, hold: float = 1.0) -> None:
@@ -77,19 +76,15 @@ class UntilSegregated:
         self._segregated_since: Float64[np.ndarray, " B"] | None = None
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Return SEGREGATED where a flying flock has been segregated for `hold` seconds up to now, else FLYING.
-
-        It stores since when flocks are segregated, so it must be called with increasing times of one flight.
-        """
+        """Return SEGREGATED where a flying flock has been segregated for `hold` seconds up to now, else FLYING."""
         if self._segregated_since is None:
             self._segregated_since = np.full(len(flock), np.inf)
         # The time since which the groups are segregated; infinity where they are mixed.
         segregated = np.zeros(len(flock), bool)
         segregated[flying] = is_segregated(flock[flying])
         self._segregated_since = np.where(segregated, np.minimum(self._segregated_since, time), np.inf)
-        return np.where(flying & (time - self._segregated_since >= self.hold), SEGREGATED, Outcome.FLYING).astype(
-            np.int8
-        )
+        held = flying & (time - self._segregated_since >= self.hold)
+        return np.where(held, SEGREGATED, Outcome.FLYING).astype(np.int8)
 
 
 @scenario("segregation")
@@ -128,7 +123,7 @@ class SegregationScenario:
         return UntilSegregated(self.hold)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks, with each agent in a random group; `stop` cancels the search, as for `RandomDisk`."""
+        """Draw the flocks, with each agent in a random group."""
         start = self.disk.draw(stop)
         groups = np.empty(start.shape[:2], np.int32)
         for b in range(len(start)):

@@ -13,6 +13,7 @@ import numpy as np
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
+from equiflock._runtime.specs import NUMBER_PATTERN
 from equiflock.bodies import DoubleIntegrator
 from equiflock.observations.radio import Radio
 from equiflock.simulation.environment import RADIO_OPTIONS, Environment, map_body_options
@@ -25,8 +26,6 @@ EXAMPLES: dict[Distribution, str] = {
     "uniform": "a number, or a range such as 0-0.5",
     "log_uniform": "a number, or a range such as 3-100",
 }
-NUMBER_PATTERN = r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-"""Regular expression of a number without a sign; it includes the minus of an exponent, so 1e-3 is not a range."""
 MAX_DIGITS = 19
 """Most digits of an int64."""
 

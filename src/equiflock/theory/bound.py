@@ -28,13 +28,7 @@ from equiflock.features import Channel
 from equiflock.protocols import LocalController
 from equiflock.theory.mlp import MLP, as_mlp
 
-# The Lipschitz constant of an activation, sup |f(x) - f(y)| / |x - y|.
-#
-# For a function of numbers it is sup |f'|. A function of vectors that commutes with rotations and reflections has the
-# form f(x) = x sigma(|x|), whose derivative at x has two eigenvalues: sigma + |x| sigma' along x and sigma
-# perpendicular to x. The second is the mean of the first from 0 to |x|, so the constant is the supremum of |sigma + |x|
-# sigma'|. The paper's lemma has no absolute value, which makes no difference if sigma is positive and increasing.
-
+Variant = Literal["proven", "printed"]
 REFINEMENTS = 4
 """Number of grids: the first and its refinements around the best point."""
 MAX_SLOPE = 1e6
@@ -44,18 +38,17 @@ TAIL_POINTS = 400
 
 
 def lipschitz_constant(activation: nn.Module, vectors: bool = False) -> float:
-    """Return the Lipschitz constant of an activation with f(0) = 0.
+    """Return sup |f(x) - f(y)| / |x - y| of an activation with f(0) = 0, elementwise or, with `vectors`, of vectors.
 
-    Args:
-        activation: function of numbers, elementwise, or of vectors, whose components are the first axis of its input.
-        vectors: whether the activation acts on vectors.
+    For a function of numbers it is sup |f'|. A function of vectors, whose components are the first axis of its input,
+    that commutes with rotations and reflections has the form f(x) = x sigma(|x|), whose derivative at x has two
+    eigenvalues: sigma + |x| sigma' along x and sigma perpendicular to x. The second is the mean of the first from 0 to
+    |x|, so the constant is the supremum of |sigma + |x| sigma'|. The paper's lemma has no absolute value, which makes
+    no difference if sigma is positive and increasing.
 
-    The search for the supremum uses a grid that is finest around 0, and then finer ones around the best point, so it is
-    meant for smooth activations, not for those with many narrow peaks.
-
-    Raises:
-        InputError: if the slope is unbounded or above 1e6, or the activation jumps, is not 0 at 0, mixes elements, or,
-            for vectors, does not commute with rotations.
+    The search uses a grid that is finest around 0, and then finer ones around the best point, so it is meant for smooth
+    activations, not for those with many narrow peaks. Raise InputError if the slope is unbounded or above 1e6, or the
+    activation jumps, is not 0 at 0, mixes elements, or, for vectors, does not commute with rotations.
     """
     side = torch.logspace(-6, 6, 4001, dtype=torch.float64)
     zero = torch.zeros(1, dtype=torch.float64)
@@ -96,10 +89,7 @@ def _compute_stretch(activation: nn.Module, grid: Tensor, vectors: bool) -> Tens
 
 
 def _check_activation(activation: nn.Module, grid: Tensor, vectors: bool) -> None:
-    """Raise InputError if the activation mixes elements, is not 0 at 0 or, for vectors, does not commute with rotation.
-
-    Elements are numbers, or vectors, whose components are the first axis.
-    """
+    """Raise InputError if the activation mixes elements, is not 0 at 0 or, of vectors, not rotation-equivariant."""
     name = _format_name(activation)
     x = torch.stack([grid, 0.5 * grid.flip(0)]) if vectors else grid
     with torch.no_grad():
@@ -120,9 +110,6 @@ def _format_name(activation: nn.Module) -> str:
     """Return the class name of an activation; those of an `nn.Sequential` are joined by "and"."""
     parts = activation if isinstance(activation, nn.Sequential) else [activation]
     return " and ".join(type(part).__name__ for part in parts)
-
-
-Variant = Literal["proven", "printed"]
 
 
 @runtime_checkable
@@ -273,15 +260,9 @@ def generalization_bound(
 ) -> Bound:
     """Return the bound for a controller with its current weights, trained on this data.
 
-    beta is the largest norm of an input (with its columns of ones) or of a target, and at least 1. Raise InputError if
-    the controller does not compute what its `chain` does, or has other hops than the data.
-
-    Args:
-        controller: a network of the paper's family: a torch module with `senses` and a `chain` of layers.
-        data: the training data, such as `FastForwardData`.
-        loss_scale: M, the scale of the loss min(1, (b^2 + MSE) / M).
-        failure_probability: delta.
-        variant: the factor as "proven", 3 (L + 1), or as "printed", 3 L + 1.
+    The controller is a network of the paper's family, with `senses` and a `chain` of layers. beta is the largest norm
+    of an input (with its columns of ones) or of a target, and at least 1. The other arguments are as for `Bound`. Raise
+    InputError if the controller does not compute what its `chain` does, or has other hops than the data.
     """
     if not isinstance(data, BoundData):
         raise InputError(f"data must be a data set such as FastForward(...).make() returns; got {type(data).__name__}")

@@ -29,16 +29,11 @@ def log_matrix_cover(norm: float, radius: float, dimension: int = 1) -> float:
     """Return D^2 ln(1 + 2 B sqrt(D) / r) >= ln N for D x D matrices with |W|_F <= B, in the Frobenius norm.
 
     This is Lemma 3.2 of Chen, Li and Zhao (2019) as the proof of the proposition uses it; D = 1 is a scalar, such as b.
-
-    Args:
-        norm: B.
-        radius: r.
-        dimension: D, the larger of the numbers of rows and columns.
+    B is `norm`, r `radius`, and D `dimension`, the larger of the numbers of rows and columns.
     """
     check_count("dimension", dimension)
-    return _compute_log_cover(
-        math.log(check_positive("norm", norm)) - math.log(check_positive("radius", radius)), dimension
-    )
+    log_ratio = math.log(check_positive("norm", norm)) - math.log(check_positive("radius", radius))
+    return _compute_log_cover(log_ratio, dimension)
 
 
 def _compute_log_cover(log_ratio: float, dimension: int) -> float:
@@ -61,13 +56,9 @@ def log_class_cover(bound: Bound, radius: float, parts: int | None = None) -> fl
     """Return the proof's bound on ln N of all scores b^2 + MSE of networks with these norms, in the supremum norm.
 
     Distances of scores are at most Lambda (|b - b'| + sum_l |W_l - W_l'|_F), so covers of b and of each matrix with
-    radius r / (n Lambda) give a cover of the class (Lemma G.1 of Karczewski et al., 2024).
-
-    Args:
-        bound: the quantities of the class; its `samples` and `failure_probability` are not used.
-        radius: r.
-        parts: n, the number of parts that share the radius; default: L + 1, the matrices and b. The proof uses L, which
-            is one too few.
+    radius r / (n Lambda) give a cover of the class (Lemma G.1 of Karczewski et al., 2024). The number n of `parts` that
+    share the radius is L + 1 by default, the matrices and b; the proof uses L, which is one too few. The bound's
+    `samples` and `failure_probability` are not used.
     """
     n = bound.layers + 1 if parts is None else check_count("parts", parts)
     # ln(n Lambda / r), where r / (n Lambda) is the radius of each part.
@@ -89,11 +80,9 @@ def dudley_bound(
     class contains the function 0, so that alpha = B would bound every complexity by 4 B / sqrt(m); but the class of all
     functions from m points to {-B, B} has complexity B.
 
-    Args:
-        log_cover: ln N(r) of the class in the supremum norm, or an upper bound, for any r > 0; it must not grow with r.
-        samples: m.
-        largest: B, the largest absolute value of any function.
-        variant: as "proven", with N(r / sqrt(m)), or as "printed", with N(r).
+    `log_cover` returns ln N(r) of the class in the supremum norm, or an upper bound, for any r > 0; it must not grow
+    with r. m is `samples`, and B is `largest`, the largest absolute value of any function. The variant "proven" has
+    N(r / sqrt(m)), "printed" has N(r).
 
     The integral is an upper sum over radii that span twelve powers of ten, and the infimum is over these radii, so the
     result is never too small; it is too large by less than a percent.
@@ -117,12 +106,8 @@ def greedy_cover(points: ArrayLike, radius: float, norm: float = 2.0) -> Int64[n
 
     The first centre is point 0 and each next one the point farthest from all centres so far, until all points are
     within r, so centres are more than r apart. This gives bounds on both sides: len(greedy_cover(points, 2 r)) <= N(r)
-    <= len(greedy_cover(points, r)), because no ball of radius r holds two points that are more than 2 r apart.
-
-    Args:
-        points: (points, d).
-        radius: r.
-        norm: the order of the norm: 2, 1, or math.inf for the largest entry.
+    <= len(greedy_cover(points, r)), because no ball of radius r holds two points that are more than 2 r apart. The
+    order of the norm is 2, 1, or math.inf for the largest entry.
     """
     vectors = check_matrix("points", points, "(points, d)")
     check_positive("radius", radius)

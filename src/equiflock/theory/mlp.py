@@ -61,11 +61,7 @@ class MLP:
         return max(size for weight in self.weights for size in weight.shape)
 
     def build_input(self, observations: Float[Tensor, "B N K C D"]) -> Float[Tensor, "B N rows columns"]:
-        """Return X of each agent, the input of the first matrix.
-
-        It is one row of (channel, component, hop), then `ones[0]` columns of ones; if equivariant, D rows of (channel,
-        hop) without ones.
-        """
+        """Return X of each agent: one row (channel, component, hop) with `ones[0]` ones, or D rows (channel, hop)."""
         hops_last = observations.movedim(2, -1)  # (B, N, C, D, K)
         if self.equivariant:
             return hops_last.movedim(3, 2).flatten(-2)
@@ -87,13 +83,10 @@ class MLP:
 
 
 def as_mlp(controller: object) -> MLP:
-    """Return a controller of the paper's family as an MLP with copies of its current weights.
+    """Return a network of the package, or any torch module with `senses` and a `chain` of layers, as an MLP.
 
-    Raise InputError if its chain mixes Conv and EqConv, has weights elsewhere, ends with an activation, or leaves more
-    than one hop.
-
-    Args:
-        controller: a network of the package, or your own torch module with `senses` and a `chain` of layers.
+    Its weights are copies. Raise InputError if the chain mixes Conv and EqConv, has weights elsewhere, ends with an
+    activation, or leaves more than one hop.
     """
     controller = as_module(controller)
     if not isinstance(controller, ChainController):

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
-from equiflock._runtime.checks import InputError, check_count, is_finite, shorten_repr
+from equiflock._runtime.checks import InputError, check_count, check_nonnegative, is_finite, shorten_repr
 from equiflock._runtime.randomness import make_rng
 
 Signs = Float[np.ndarray, "draws m"]
@@ -45,71 +45,50 @@ def rademacher_complexity(
 ) -> Complexity:
     """Return the complexity of a finite class on a sample (definition "Empirical Rademacher complexity").
 
-    Args:
-        values: (functions, m), f(x_i) of every function on every point.
-        draws: number of random sign vectors.
-        seed: seed of the random signs. They are the same for all classes on m points, so that a larger class never has
-            a smaller estimate.
-        exact: True for the mean over all 2^m sign vectors, up to m = 24; None to enumerate them if 2^m <= draws.
+    `values` (functions, m) are f(x_i) of every function on every point. The mean runs over `draws` random sign vectors,
+    which are the same for all classes on m points, so that a larger class never has a smaller estimate; or over all 2^m
+    if `exact`, for m up to 24, or if that is None and 2^m <= draws.
     """
     functions = check_matrix("values", values, "(functions, m)")
-    m = functions.shape[1]
-    return _compute_expectation(
-        lambda signs: (signs @ functions.T).max(axis=1) / m, m, len(functions), draws=draws, seed=seed, exact=exact
-    )
+    count, m = functions.shape
+    return _compute_expectation(lambda signs: (signs @ functions.T).max(axis=1) / m, m, count, draws, seed, exact)
 
 
 def linear_rademacher_complexity(
     points: ArrayLike, norm: float = 1.0, *, draws: int = 10_000, seed: int = 0, exact: bool | None = None
 ) -> Complexity:
-    """Return the complexity of all linear functions <w, x>, |w| <= W, on a sample: (W / m) E |sum_i sigma_i x_i|.
+    """Return the complexity of all linear functions <w, x>, |w| <= W, on points (m, d): (W / m) E |sum_i sigma_i x_i|.
 
-    It is at most (W / m) sqrt(sum_i |x_i|^2).
-
-    Args:
-        points: (m, d).
-        norm: W.
-        draws: number of random sign vectors.
-        seed: seed of the random signs.
-        exact: as for `rademacher_complexity`.
+    It is at most (W / m) sqrt(sum_i |x_i|^2). W is `norm`; `draws`, `seed` and `exact` are as for
+    `rademacher_complexity`.
     """
     vectors = check_matrix("points", points, "(m, d)")
-    if not is_finite(norm) or norm < 0:
-        raise InputError(f"norm must be a finite number of at least 0; got {shorten_repr(norm)}")
+    check_nonnegative("norm", norm)
     m, d = vectors.shape
-    # The supremum is attained by the w parallel to the sum.
-    return _compute_expectation(
-        lambda signs: norm / m * np.linalg.norm(signs @ vectors, axis=1), m, d, draws=draws, seed=seed, exact=exact
-    )
+
+    def compute_supremum(signs: Signs) -> NDArray[Any]:
+        # It is attained by the w parallel to the sum.
+        return np.asarray(norm / m * np.linalg.norm(signs @ vectors, axis=1))
+
+    return _compute_expectation(compute_supremum, m, d, draws, seed, exact)
 
 
 def rademacher_gap_bound(complexity: float, samples: int, failure_probability: float = 1e-3) -> float:
     """Return 2 R + 3 sqrt(ln(2 / delta) / (2 m)), which bounds all gaps (theorem "ERC bounds generalization gap").
 
-    Args:
-        complexity: R of the class of losses, which must be between 0 and 1, on the sample.
-        samples: m.
-        failure_probability: delta, the probability that the bound does not hold.
+    R is the `complexity` of the class of losses, which must be between 0 and 1, on the m `samples`.
     """
-    if not is_finite(complexity) or complexity < 0:
-        raise InputError(f"complexity must be a finite number of at least 0; got {shorten_repr(complexity)}")
+    check_nonnegative("complexity", complexity)
     if not is_finite(failure_probability) or not 0.0 < failure_probability < 1.0:
         raise InputError(f"failure_probability must be between 0 and 1; got {shorten_repr(failure_probability)}")
     return 2 * complexity + 3 * math.sqrt(math.log(2 / failure_probability) / (2 * check_count("samples", samples)))
 
 
 def _compute_expectation(
-    supremum: Callable[[Signs], NDArray[Any]],
-    m: int,
-    width: int,
-    *,
-    draws: int,
-    seed: int,
-    exact: bool | None,
+    supremum: Callable[[Signs], NDArray[Any]], m: int, width: int, draws: int, seed: int, exact: bool | None
 ) -> Complexity:
     """Return mean and standard error of `supremum`, a function of sign vectors, (draws, m) to (draws,).
 
-    All 2^m vectors are enumerated if `exact`, or if it is None and 2^m <= draws; else `draws` random ones are used.
     `width` is the number of values that `supremum` needs per vector, which limits the size of a block.
     """
     check_count("draws", draws, least=2)
@@ -139,7 +118,7 @@ def _enumerate_signs(m: int, rows: int) -> Iterator[Signs]:
 
 
 def _draw_signs(m: int, draws: int, rows: int, seed: int) -> Iterator[Signs]:
-    """Yield `draws` random sign vectors in blocks of at most `rows`; the signs depend only on m, draws and seed."""
+    """Yield `draws` random sign vectors in blocks of at most `rows`, which do not change the signs."""
     rng = make_rng(seed, "rademacher")
     for first in range(0, draws, rows):
         # Draw one float per sign, so that the signs do not depend on the block size.
@@ -147,10 +126,7 @@ def _draw_signs(m: int, draws: int, rows: int, seed: int) -> Iterator[Signs]:
 
 
 def check_matrix(name: str, given: ArrayLike, shape: str) -> Float[np.ndarray, "a b"]:
-    """Return the argument as a float64 matrix; raise InputError if it is empty, not finite or not two-dimensional.
-
-    `name` and `shape`, a text such as "(m, d)", appear in errors only.
-    """
+    """Return the argument as a float64 matrix; raise InputError if it is empty, not finite or not two-dimensional."""
     try:
         array = np.asarray(given, np.float64)
     except (TypeError, ValueError):

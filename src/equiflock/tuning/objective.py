@@ -11,10 +11,9 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int8
 
 from equiflock._runtime.checks import InputError, NumericRangeError, check_choice, check_count, check_positive
-from equiflock._runtime.specs import format_options, parse_options
+from equiflock._runtime.specs import Spec, format_spec, parse_weighted_specs
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Role
 from equiflock.graph.radius_graph import compute_connectivity
-from equiflock.learning.training_scenarios import parse_shares
 from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Controller, Moment
@@ -62,27 +61,26 @@ def parse_tasks(text: str) -> tuple[Task, ...]:
 
     Options are those of the scenario, and `duration`, `time_step` and `flocks`.
     """
-    tasks = tuple(_parse_task(share, name) for share, name in parse_shares("tasks", text, EXAMPLE))
+    tasks = tuple(_parse_task(share, spec) for share, spec in parse_weighted_specs("tasks", text, EXAMPLE))
     names = [task.scenario for task in tasks]
     if len(set(names)) < len(names):
         raise InputError(f"tasks must name each scenario with its options once; got {text!r}")
     return tasks
 
 
-def _parse_task(share: float, text: str) -> Task:
-    """Return the task of a text such as obstacles:sides=96:duration=10; `flocks` is None if not given.
+def _parse_task(share: float, spec: Spec) -> Task:
+    """Return the task of a spec such as obstacles:sides=96:duration=10; `flocks` is None if not given.
 
     Raise InputError if the scenario or an option is unknown, or seed or split are given.
     """
-    name, colon, option_text = text.partition(":")
-    options = parse_options(option_text) if colon else {}
+    name, options = spec.name, dict(spec.options)
     for reserved in ("seed", "split"):
         if reserved in options:
-            raise InputError(f"{reserved} is set by the tuning: leave it out of {text!r}")
+            raise InputError(f"{reserved} is set by the tuning: leave it out of {format_spec(name, **options)!r}")
     duration = options.pop("duration", scenario_class(name).duration)
     time_step, flocks = options.pop("time_step", TIME_STEP), options.pop("flocks", None)
     _check_numbers(duration, time_step, flocks)
-    task = Task(share, format_options(name, options), duration, time_step, flocks)
+    task = Task(share, format_spec(name, **options), duration, time_step, flocks)
     task.build_scenario(1, 0, "")  # raises InputError if there is no such scenario or option
     return task
 
@@ -318,9 +316,8 @@ def parse_measures(text: str) -> dict[str, float]:
 
     Raise InputError if a name is unknown or repeated, or a weight is not positive.
     """
-    shares = parse_shares("measures", text, "1*detached+0.5*variance")
     weights = {}
-    for weight, name in shares:
+    for weight, (name, _) in parse_weighted_specs("measures", text, "1*detached+0.5*variance"):
         check_choice("a measure", name, tuple(TOLERANCES))
         if name in weights:
             raise InputError(f"measures must name each measure once; got {text!r}")

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from equiflock._runtime.checks import InputError, check_choice
 from equiflock._runtime.randomness import make_rng
+from equiflock._runtime.specs import parse_spec
 from equiflock.controllers.networks.architecture import Architecture, check_obstacle_channel
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.weights import Tensor, collect_tensors
@@ -174,7 +175,7 @@ def _compute_gain_steps(weights: Tensor, network: Any, gain_features: tuple[str,
     names = [name for name, _ in senses.channels]
     for c, feature in enumerate(senses.features):
         # The first channel of the same feature over all neighbours has the same name without options.
-        base_name = feature.name.partition(":")[0]
+        base_name = parse_spec(feature.name).name
         if feature.among == "obstacles" and base_name in names and not sizes[:, c].any():
             sizes[:, c] = sizes[:, names.index(base_name)]
     if gain_features:

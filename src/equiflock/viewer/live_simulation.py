@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
-from equiflock._runtime.specs import format_options
+from equiflock._runtime.specs import format_spec
 from equiflock.flock import NO_OBSTACLE, Condition, Conditions, Flock, Role
 from equiflock.observations.orbit import Orbit
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario, Stop
-from equiflock.scenarios.endings import obstacle_disks
-from equiflock.scenarios.obstacle_shapes import add_obstacle
+from equiflock.scenarios.obstacle_shapes import add_obstacle, obstacle_disks
 from equiflock.scenarios.registry import choose_orbit, describe_disagreement
 from equiflock.simulation.failures import FailureKind
 from equiflock.simulation.simulate import describe_part
@@ -259,7 +258,7 @@ class LiveSimulation:
         for live, (name, options) in zip(self.flights, self.setting.controller_specs, strict=True):
             flight_config = {
                 **config,
-                "controller": format_options(name, options),
+                "controller": format_spec(name, **options),
                 "law_history": live.law_history,
                 "environment_history": live.environment_history,
                 "orbit": describe_part(live.sensing.orbit),

@@ -14,10 +14,11 @@ from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import DamagedError, VersionMismatchError
 from equiflock._runtime.jobs import Job, get_result_path
 from equiflock._runtime.provenance import read_config
+from equiflock._runtime.specs import parse_spec
 from equiflock.flock import Role, Vectors
 from equiflock.outcomes import Outcome
 from equiflock.scenarios import Stop
-from equiflock.scenarios.endings import obstacle_disks
+from equiflock.scenarios.obstacle_shapes import obstacle_disks
 from equiflock.simulation.body_motion import compute_acceleration_between
 from equiflock.simulation.flight_jobs import FlightJob
 from equiflock.simulation.trajectory import Trajectory
@@ -120,7 +121,7 @@ def _describe_flight(run: Trajectory) -> dict[str, Any]:
     ending = "" if outcome == Outcome.TIME_UP else f"{outcome} at {int(run.steps[0]) * run.time_step:.2f} s"
     return {
         "controller": str(run.config.get("controller", "flight")),
-        "scenario": str(run.config.get("scenario", "")).partition(":")[0],
+        "scenario": parse_spec(str(run.config.get("scenario", ""))).name,
         "agents": int((run.roles[0] != Role.OBSTACLE).sum()),
         "ending": ending,
     }

@@ -15,7 +15,13 @@ from equiflock._runtime.specs import list_choices, read_annotations, read_field_
 from equiflock._runtime.threads import MAX_SMALL_FLOCK
 from equiflock.controllers import controller_names, load
 from equiflock.controllers.classical.pair_law import sum_over_all_pairs
-from equiflock.controllers.registry import WEIGHTS_SUFFIX, ControllerOption, controller_options, find_definition
+from equiflock.controllers.registry import (
+    WEIGHTS_SUFFIX,
+    ControllerOption,
+    controller_options,
+    find_definition,
+    parse_controller_name,
+)
 from equiflock.controllers.trained import bundled_names, bundled_seeds
 from equiflock.features import paper_senses
 from equiflock.observations.aggregation import observe
@@ -80,7 +86,7 @@ class ViewerConfig:
         initial setting has for this controller.
         """
         initial_options = [options for controller, options in self.setting.controller_specs if controller == name]
-        for option in controller_options(name.partition(":")[0]):
+        for option in controller_options(parse_controller_name(name).name):
             value = options.get(option.name)
             allowed = option.default, *(initial.get(option.name) for initial in initial_options)
             if not isinstance(value, str) or value in allowed or option.is_safe(value):
@@ -155,7 +161,7 @@ def list_laws(names: Iterable[str]) -> list[dict[str, Any]]:
     """
     laws = []
     for name in sorted(names):
-        head = name.partition(":")[0]
+        head = parse_controller_name(name).name
         if head in bundled_names():
             continue
         options = [

@@ -28,7 +28,7 @@ from tests.flocks import flocks
 @pytest.fixture(autouse=True, scope="module")
 def own_features() -> Iterator[None]:
     """Features with options, of positions and of velocities, one of <r, v> too."""
-    before = dict(features._features)
+    before = dict(features.FEATURES.parts)
 
     @ef.feature("near", vector="position")
     def near(square: float, strength: float = 1.0, reach: float = 0.5) -> float:
@@ -39,8 +39,8 @@ def own_features() -> Iterator[None]:
         return gain * inner / (1.0 + square)
 
     yield
-    features._features.clear()
-    features._features.update(before)
+    features.FEATURES.parts.clear()
+    features.FEATURES.parts.update(before)
 
 
 NAMES = (

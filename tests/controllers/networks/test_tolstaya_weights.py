@@ -9,7 +9,7 @@ import torch
 
 from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
-from equiflock.controllers.networks.models import from_tolstaya, to_tolstaya
+from equiflock.controllers.networks.tolstaya_weights import from_tolstaya, to_tolstaya
 
 
 def test_tolstaya_layout_computes_the_same_accelerations() -> None:

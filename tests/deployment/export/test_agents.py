@@ -61,7 +61,7 @@ def test_new_networks_of_any_channels_and_hops(name: str, tmp_path: Path) -> Non
 
 
 def test_weights_of_another_public_code(tmp_path: Path) -> None:
-    from equiflock.controllers.networks.models import from_tolstaya, to_tolstaya
+    from equiflock.controllers.networks.tolstaya_weights import from_tolstaya, to_tolstaya
 
     controller = from_tolstaya(to_tolstaya(ef.load_module("tdagnn")))
     assert fly(controller, start_of(), compiled(controller, tmp_path), STEPS).worst < CLOSE

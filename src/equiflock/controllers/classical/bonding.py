@@ -15,10 +15,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.cucker_smale import CuckerSmaleBase
 from equiflock.controllers.classical.pair_law import CentralizedLaw, ChannelSums, LocalLaw
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, feature, format_feature_name
+from equiflock.features import Channel, feature
 from equiflock.flock import Vectors
 
 
@@ -48,7 +49,7 @@ class BondingBase(CuckerSmaleBase):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Means of the alignment, the brake and the spring."""
-        spring = format_feature_name("bond", distance=2.0 * self.half_distance)
+        spring = format_spec("bond", distance=2.0 * self.half_distance)
         return *super().channels, ("brake", "mean"), (spring, "mean")
 
     def compute_acceleration(self, sums: ChannelSums) -> Vectors:

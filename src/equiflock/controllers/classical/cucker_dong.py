@@ -19,10 +19,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.cucker_smale import CuckerSmaleBase
 from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm, sum_over_all_pairs
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, Senses, feature, format_feature_name
+from equiflock.features import Channel, Senses, feature
 from equiflock.flock import OBSTACLE, Flock, Observations, Vectors
 
 
@@ -53,13 +54,13 @@ class CuckerDong(CuckerSmaleBase):
     senses: ClassVar[Senses] = MINIMAL_SENSES
 
     @property
-    def all_channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[Channel, ...]:
         """The channels of alignment and repulsion."""
-        return *self.channels, (format_feature_name("core", core=self.core, theta=self.theta), "sum")
+        return *super().channels, (format_spec("core", core=self.core, theta=self.theta), "sum")
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
         """Return accelerations (B, N, D) from the flock, zero for all but followers; observations are ignored."""
-        sums = sum_over_all_pairs(flock, self.all_channels)
+        sums = sum_over_all_pairs(flock, self.channels)
         # Lambda over the members of the flock.
         member = ((flock.roles != OBSTACLE) & ~flock.muted)[..., None]
         count = np.maximum(member.sum(axis=1, keepdims=True), 1)

@@ -28,14 +28,14 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from equiflock._runtime.checks import InputError, check_count, check_positive, is_finite, shorten_repr
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.pair_law import ChannelSums, PairLaw, clamp_norm
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, Senses, format_feature_name
+from equiflock.features import Channel, Senses
 from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
 
 Goal: TypeAlias = str | float | Sequence[float] | None
 """A point, as numbers or as text with commas; None for the default."""
-
 GOAL_DISTANCE = 5.0
 """Distance of the default goal from the origin, along the x axis, in communication radii."""
 INFORMED_GROUP = 1
@@ -87,7 +87,7 @@ class GuLeader(PairLaw):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Means of v_ij, of r_ij and of the separation."""
-        separation = format_feature_name("separation", distance=self.distance)
+        separation = format_spec("separation", distance=self.distance)
         return ("velocity", "mean"), ("position", "mean"), (separation, "mean")
 
     @property
@@ -143,10 +143,7 @@ class GuLeader(PairLaw):
 
 
 def _parse_point(goal: Goal) -> tuple[float, ...]:
-    """Return a goal (a number, numbers, or text such as "5,0") as a tuple.
-
-    Raise InputError if it is not one to three finite numbers.
-    """
+    """Return a goal as a tuple; raise InputError if it is not one to three finite numbers."""
     words = goal.split(",") if isinstance(goal, str) else [goal] if is_finite(goal) else goal
     try:
         point = tuple(float(word) for word in words)  # type: ignore[union-attr, arg-type]

@@ -1,4 +1,4 @@
-"""Base classes of laws that are functions of sums over pairs of agents.
+"""Base classes of laws that are functions of sums over pairs of agents, and these sums over all pairs of a flock.
 
 A law declares its channels, as in `Senses`, and computes an acceleration from their sums. In the centralized form the
 sums run over the whole flock at any distance; in the local form, cut off at R, they run over an agent's neighbours, so
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from equiflock._runtime import threads
-from equiflock._runtime.checks import InputError, NumericRangeError, check_positive, is_finite, shorten_repr
+from equiflock._runtime.checks import InputError, NumericRangeError, check_nonnegative, check_positive, is_finite
 from equiflock._runtime.jit import Array, Index, kernel
 from equiflock.features import Channel, Senses
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Observations, Vectors
@@ -34,11 +34,6 @@ from equiflock.observations.feature_weights import (
     call_loop,
 )
 
-# Sums of features over all pairs of a flock at any distance, for centralized laws.
-#
-# Each agent is compared with all others, one block of agents at a time: time O(N^2), memory O(N). Each agent sums in
-# the order of agents, so blocks and threads do not change the result.
-
 MAX_DISTANCE = 1e6
 """Distance up to which weights of features must be finite."""
 BLOCK = 256
@@ -53,29 +48,19 @@ def sum_over_all_pairs(
     """Return each channel aggregated over the whole flock, (B, N, C, D), for followers; zeros for other agents.
 
     Leaders and followers contribute unless they are silent or stopped. A mean divides by the number of contributing
-    agents including the agent itself: 1/N times the sum for a whole flock. Runs on several threads. Raise
-    NumericRangeError if a sum is not finite.
+    agents including the agent itself: 1/N times the sum for a whole flock. Agents within `exclusion_radius`, if it is
+    not negative, are skipped. Raise NumericRangeError if a sum is not finite.
 
-    Args:
-        flock: the agents now.
-        channels: features with their aggregation, as for `Senses`.
-        exclusion_radius: agents within this distance are skipped; none are if it is negative.
+    Each agent is compared with all others, one block of agents at a time, on several threads: time O(N^2), memory O(N).
+    It sums in the order of agents, so blocks and threads do not change the result.
     """
     B, N, D = flock.shape
     table = build_channel_table(channels, MAX_DISTANCE)
     result = np.zeros((B, N, len(channels), D))
     counted = (flock.roles != OBSTACLE) & ~flock.muted
     squared_exclusion_radius = exclusion_radius * exclusion_radius if exclusion_radius >= 0.0 else -1.0
-    common = (
-        flock.positions,
-        flock.velocities,
-        flock.roles,
-        flock.groups,
-        counted,
-        table,
-        squared_exclusion_radius,
-        result,
-    )
+    agents = flock.positions, flock.velocities, flock.roles, flock.groups, counted
+    common = *agents, table, squared_exclusion_radius, result
     rows = threads.split_range(B * N, max(1, PAIRS_PER_THREAD // N))
     threads.run_parallel(add_all_pairs, [(*common, *part) for part in rows])
     # Weights were checked at sample distances only; agents may be farther apart or faster.
@@ -98,19 +83,10 @@ def add_all_pairs(
     first: Index,
     last: Index,
 ) -> None:
-    """Aggregate all channels for the followers among agents first .. last - 1 of all flocks; others stay unchanged.
+    """Aggregate all channels for the followers among agents first .. last - 1, b N + i for agent i of flock b.
 
-    Args:
-        positions: (B, N, D).
-        velocities: (B, N, D).
-        roles: (B, N).
-        groups: (B, N).
-        counted: (B, N), mask of contributing agents.
-        table: the channels, a `ChannelTable`.
-        squared_exclusion_radius: agents with |r_ij|^2 of at most this are skipped.
-        result: (B, N, C, D), zeros.
-        first: the first agent, b N + i for agent i of flock b.
-        last: the one after the last.
+    `counted` (B, N) is the mask of contributing agents, `table` a `ChannelTable`, and `result` (B, N, C, D) must be
+    zeros. Agents with |r_ij|^2 of at most `squared_exclusion_radius` are skipped.
     """
     _, N, D = positions.shape
     C = table.shape[0]
@@ -175,8 +151,12 @@ class PairLaw(ABC):
     """Largest norm of an acceleration; None for the law as published."""
 
     def __post_init__(self) -> None:
+        """Raise InputError if a numeric option is not finite and at least 0, or the clamp not None or above 0."""
+        if self.clamp is not None:
+            check_positive("clamp", self.clamp)
         for field in fields(self):
-            check_option(field.name, getattr(self, field.name), field.default)
+            if field.name != "clamp" and is_finite(field.default):
+                check_nonnegative(field.name, getattr(self, field.name))
 
     @property
     @abstractmethod
@@ -191,8 +171,8 @@ class PairLaw(ABC):
 class CentralizedLaw(PairLaw):
     """A law whose sums run over the whole flock; a mean is 1/N times the sum.
 
-    O(N^2) time, in blocks, and O(N) memory: meant for up to about 2,000 agents, for which a step takes 0.1 s on one
-    core. Obstacle agents and silent or stopped agents are excluded, so agents do not avoid obstacles.
+    Meant for up to about 2,000 agents, for which a step takes 0.1 s on one core. Obstacle agents and silent or stopped
+    agents are excluded, so agents do not avoid obstacles.
     """
 
     privileged: ClassVar[Literal[True]] = True
@@ -206,7 +186,7 @@ class CentralizedLaw(PairLaw):
 class LocalLaw(PairLaw):
     """A law whose sums and means run over an agent's neighbours: O(N + edges) time.
 
-    Obstacle agents count as neighbours that stand still, which does not make agents avoid them.
+    Obstacle agents count as neighbours that stand still; agents do not avoid them.
     """
 
     @property
@@ -220,19 +200,6 @@ class LocalLaw(PairLaw):
         if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] != width:
             raise InputError(f"observations must have the shape (B, N, 1, {width}, D); got {observations.shape}")
         return clamp_norm(self.compute_acceleration(observations[:, :, 0].astype(np.float64)), self.clamp)
-
-
-def check_option(name: str, value: object, default: object) -> None:
-    """Raise InputError if a law's option is invalid.
-
-    `clamp` must be None or above 0. An option whose default is a number must be finite and at least 0. Others, such as
-    words and points, are not checked.
-    """
-    if name == "clamp":
-        if value is not None:
-            check_positive("clamp", value)  # type: ignore[arg-type]
-    elif is_finite(default) and (not is_finite(value) or value < 0):  # type: ignore[operator]
-        raise InputError(f"{name} must be a finite number of at least 0; got {shorten_repr(value)}")
 
 
 def clamp_norm(accelerations: Vectors, clamp: float | None) -> Vectors:

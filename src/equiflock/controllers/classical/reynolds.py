@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.pair_law import ChannelSums, LocalLaw
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, feature, format_feature_name
+from equiflock.features import Channel, feature
 from equiflock.flock import Vectors
 
 
@@ -41,7 +42,7 @@ class Reynolds(LocalLaw):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Means of v_ij, of r_ij and of the separation."""
-        separation = format_feature_name("separation", distance=self.distance)
+        separation = format_spec("separation", distance=self.distance)
         return ("velocity", "mean"), ("position", "mean"), (separation, "mean")
 
     def compute_acceleration(self, sums: ChannelSums) -> Vectors:

@@ -19,26 +19,17 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from equiflock._runtime import threads
-from equiflock._runtime.checks import InputError, check_choice, check_positive, is_finite, shorten_repr
+from equiflock._runtime.checks import InputError, check_choice, check_nonnegative, check_positive, shorten_repr
 from equiflock._runtime.jit import Array, Index, kernel
 from equiflock._runtime.memory import as_read_only
-from equiflock.controllers.classical.pair_law import sum_over_all_pairs
+from equiflock._runtime.specs import format_spec
+from equiflock.controllers.classical.pair_law import DEFAULT_CLAMP, sum_over_all_pairs
 from equiflock.controllers.registry import controller
-from equiflock.features import (
-    PAPER_FEATURES,
-    Senses,
-    Topology,
-    feature,
-    find_feature,
-    format_feature_name,
-    paper_senses,
-)
+from equiflock.features import PAPER_FEATURES, Channel, Senses, Topology, feature, find_feature, paper_senses
 from equiflock.flock import LEADER, OBSTACLE, Flock, Observations, Roles, Vectors
 
 ClampBy: TypeAlias = Literal["norm", "entry"]
 Aim: TypeAlias = Literal["flock", "leaders"]
-DEFAULT_CLAMP = 100.0
-"""C, the largest norm of an acceleration; the paper does not state it."""
 TANNER_POTENTIAL = "tanner"
 """Name of U(r) = 1/r^2 + ln r^2, whose gradient is a sum of the paper's channels."""
 LEAVING_FEATURE = "leaving"
@@ -61,153 +52,6 @@ def leaving(square: float, inner: float, begin: float = 0.75) -> float:
     return max(inner, 0.0) / square * fade
 
 
-@controller("tanner")
-@dataclass(frozen=True)
-class Tanner:
-    """The centralized expert: the velocity sum runs over the whole flock, the potential over neighbours within R.
-
-    U is constant beyond R, so the second sum needs neighbours only, and the first is N v_i - sum_j v_j: O(N + edges)
-    time in all. The velocity sum counts leaders and followers, except silent and stopped agents; obstacle agents enter
-    through the potential and `hold` only.
-    """
-
-    clamp: float | None = DEFAULT_CLAMP
-    """C, the largest norm of an acceleration; None for no clamp."""
-    clamp_by: ClampBy = "norm"
-    """What to clamp: the "norm", |a_i|_2 <= C, or every "entry" to [-C, C], as Tolstaya et al. do (section 5), which is
-    not rotation-equivariant."""
-    potential: str = TANNER_POTENTIAL
-    """The potential "tanner", or the feature that is the gradient of another."""
-    cut_off: bool = True
-    """Whether U is constant beyond R. If not, the second sum also runs over the whole flock at any distance, as in the
-    equation of section 2.2: O(N^2) time. Obstacle agents still act within R only, as U would let them attract from
-    afar."""
-    attraction: float = 1.0
-    """The distance d in U(r) = d^2 / r^2 + ln r^2 beyond which agents attract each other. The paper's is 1, so that
-    with R = 1 agents only repel each other, and nothing pulls back an agent that is about to leave."""
-    aim: Aim = "flock"
-    """Target of the velocity sum: the mean velocity of the "flock", or of its "leaders" if it has any."""
-    hold: float = 0.0
-    """h, gain of the brake on agents about to lose contact: a_i includes - h times the mean of "leaving" over
-    neighbours, which acts on agents that separate at distances of 0.75 and more. The paper's is 0."""
-
-    privileged: ClassVar[Literal[True]] = True
-
-    def __post_init__(self) -> None:
-        _check_law(self.clamp, self.clamp_by, self.potential, self.attraction)
-        check_choice("aim", self.aim, get_args(Aim))
-        if not isinstance(self.cut_off, bool):
-            raise InputError(f"cut_off must be true or false; got {shorten_repr(self.cut_off)}")
-        if not (is_finite(self.hold) and self.hold >= 0.0):
-            raise InputError(f"hold must be a finite number of at least 0; got {shorten_repr(self.hold)}")
-        if not self.cut_off and self.potential != TANNER_POTENTIAL:
-            raise InputError(f"cut_off=False needs the potential {TANNER_POTENTIAL!r}; got {self.potential!r}")
-
-    @property
-    def senses(self) -> Senses:
-        """One hop of sums: the paper's three features, or velocity and the potential; "leaving" last, with `hold`."""
-        senses = _make_senses(self.potential, "dynamic")
-        return replace(senses, channels=(*senses.channels, (LEAVING_FEATURE, "mean"))) if self.hold else senses
-
-    @cached_property
-    def tanner_args(self) -> TannerArgs:
-        """The law as the kernel takes it."""
-        return _make_tanner_args(self)
-
-    def __call__(self, flock: Flock, observations: Observations) -> Vectors:
-        """Return accelerations (B, N, D).
-
-        Args:
-            flock: the flock, whose velocities the first sum runs over.
-            observations: (B, N, 1, C, D), the channels of `senses`.
-        """
-        if observations.shape[:2] != flock.shape[:2] or observations.shape[4:] != flock.shape[2:]:
-            expected = f"(B, N, 1, C, D) with (B, N, D) = {flock.shape}"
-            raise InputError(f"observations must have the shape {expected}, as the flock; got {observations.shape}")
-        # Distant agents attract each other by 2 / |r|, which decays too slowly to neglect any pair.
-        far_gradients = EMPTY
-        if not self.cut_off:
-            name = format_feature_name(TANNER_POTENTIAL, distance=self.attraction)
-            far_gradients = as_read_only(
-                sum_over_all_pairs(flock, ((name, "sum"),), exclusion_radius=flock.comm_radius)[:, :, 0]
-            )
-        # Muted agents are excluded from the velocity sum, as obstacle agents are.
-        counted = (
-            flock.roles if flock.all_working else as_read_only(np.where(flock.muted, np.int8(OBSTACLE), flock.roles))
-        )
-        return _compute_accelerations(flock.velocities, counted, far_gradients, observations, self.tanner_args)
-
-
-@controller("tanner-dynamic")
-@dataclass(frozen=True)
-class TannerDynamic:
-    """The decentralized law for a changing graph: both sums run over the agents within R now."""
-
-    clamp: float | None = DEFAULT_CLAMP
-    """C, the largest norm of an acceleration; None for no clamp."""
-    clamp_by: ClampBy = "norm"
-    """What to clamp: the "norm", |a_i|_2 <= C, or every "entry" to [-C, C], which is not rotation-equivariant."""
-    potential: str = TANNER_POTENTIAL
-    """The potential "tanner", or the feature that is the gradient of another."""
-    attraction: float = 1.0
-    """The distance d in U(r) = d^2 / r^2 + ln r^2 beyond which agents attract each other."""
-
-    topology: ClassVar[Topology] = "dynamic"
-
-    def __post_init__(self) -> None:
-        _check_law(self.clamp, self.clamp_by, self.potential, self.attraction)
-
-    @property
-    def senses(self) -> Senses:
-        """One hop of sums: the paper's three features, or velocity and the potential."""
-        return _make_senses(self.potential, self.topology)
-
-    @cached_property
-    def tanner_args(self) -> TannerArgs:
-        """The law as the kernel takes it."""
-        return _make_tanner_args(self)
-
-    def __call__(self, observations: Observations) -> Vectors:
-        """Return accelerations (B, N, D) from one-hop sums (B, N, 1, C, D)."""
-        return _compute_accelerations(EMPTY, EMPTY_ROLES, EMPTY, observations, self.tanner_args)
-
-
-@controller("tanner-fixed")
-@dataclass(frozen=True)
-class TannerFixed(TannerDynamic):
-    """The decentralized law for a fixed graph: both sums run over the agents that were within R at t = 0.
-
-    The function is that of the dynamic law; the observations are sums over other agents.
-    """
-
-    topology: ClassVar[Topology] = "fixed"
-
-
-PAPER_SENSES = {topology: paper_senses("sum", 1, topology) for topology in get_args(Topology)}
-
-
-def _make_senses(potential: str, topology: Topology) -> Senses:
-    """Return one hop of sums: the paper's three features for Tanner's potential, else velocity and the potential."""
-    if potential == TANNER_POTENTIAL:
-        return PAPER_SENSES[topology]
-    return Senses((("velocity", "sum"), (potential, "sum")), 1, topology)
-
-
-def _check_law(clamp: float | None, clamp_by: str, potential: str, attraction: float) -> None:
-    """Raise InputError if an option that all three laws share is invalid, or the potential uses velocities."""
-    check_positive("attraction", attraction)
-    if attraction != 1.0 and potential != TANNER_POTENTIAL:
-        raise InputError(f"attraction needs the potential {TANNER_POTENTIAL!r}; got {potential!r}")
-    if clamp is not None:
-        check_positive("clamp", clamp)
-    check_choice("clamp_by", clamp_by, get_args(ClampBy))
-    if potential == TANNER_POTENTIAL:
-        return
-    gradient = find_feature(potential, "potential")
-    if gradient.vector != "position" or gradient.uses_velocity:
-        raise InputError(f"potential must be a feature weight(|r|^2) of positions; {potential!r} uses velocities")
-
-
 class TannerArgs(NamedTuple):
     """A law as the kernel takes it."""
 
@@ -225,18 +69,132 @@ class TannerArgs(NamedTuple):
     """h; unless it is 0, the means of "leaving" are the last channel."""
 
 
-def _make_tanner_args(law: Tanner | TannerDynamic) -> TannerArgs:
-    """Return a law as the kernel takes it; laws without `aim` and `hold` have "flock" and 0."""
-    return TannerArgs(
-        clamp=math.inf if law.clamp is None else float(law.clamp),
-        clamps_entries=law.clamp_by == "entry",
-        has_own_potential=law.potential != TANNER_POTENTIAL,
-        attraction_squared=float(law.attraction) ** 2,
-        aims_at_leaders=getattr(law, "aim", "flock") == "leaders",
-        hold=float(getattr(law, "hold", 0.0)),
-    )
+@dataclass(frozen=True)
+class TannerLaw:
+    """The options of all three laws."""
+
+    clamp: float | None = DEFAULT_CLAMP
+    """C, the largest norm of an acceleration, which the paper does not state; None for no clamp."""
+    clamp_by: ClampBy = "norm"
+    """What to clamp: the "norm", |a_i|_2 <= C, or every "entry" to [-C, C], as Tolstaya et al. do (section 5), which is
+    not rotation-equivariant."""
+    potential: str = TANNER_POTENTIAL
+    """The potential "tanner", or the feature that is the gradient of another."""
+    attraction: float = 1.0
+    """The distance d in U(r) = d^2 / r^2 + ln r^2 beyond which agents attract each other. The paper's is 1, so that
+    with R = 1 agents only repel each other, and nothing pulls back an agent that is about to leave."""
+
+    topology: ClassVar[Topology] = "dynamic"
+
+    def __post_init__(self) -> None:
+        if self.clamp is not None:
+            check_positive("clamp", self.clamp)
+        check_choice("clamp_by", self.clamp_by, get_args(ClampBy))
+        check_positive("attraction", self.attraction)
+        if self.potential == TANNER_POTENTIAL:
+            return
+        if self.attraction != 1.0:
+            raise InputError(f"attraction needs the potential {TANNER_POTENTIAL!r}; got {self.potential!r}")
+        gradient = find_feature(self.potential, "potential")
+        if gradient.vector != "position" or gradient.uses_velocity:
+            raise InputError(
+                f"potential must be a feature weight(|r|^2) of positions; {self.potential!r} uses velocities"
+            )
+
+    @property
+    def senses(self) -> Senses:
+        """One hop of sums: the paper's three features, or velocity and the potential."""
+        if self.potential == TANNER_POTENTIAL:
+            return PAPER_SENSES[self.topology]
+        return Senses((("velocity", "sum"), (self.potential, "sum")), 1, self.topology)
+
+    @cached_property
+    def tanner_args(self) -> TannerArgs:
+        """The law as the kernel takes it; laws without `aim` and `hold` have "flock" and 0."""
+        return TannerArgs(
+            clamp=math.inf if self.clamp is None else float(self.clamp),
+            clamps_entries=self.clamp_by == "entry",
+            has_own_potential=self.potential != TANNER_POTENTIAL,
+            attraction_squared=float(self.attraction) ** 2,
+            aims_at_leaders=getattr(self, "aim", "flock") == "leaders",
+            hold=float(getattr(self, "hold", 0.0)),
+        )
 
 
+@controller("tanner")
+@dataclass(frozen=True)
+class Tanner(TannerLaw):
+    """The centralized expert: the velocity sum runs over the whole flock, the potential over neighbours within R.
+
+    U is constant beyond R, so the second sum needs neighbours only, and the first is N v_i - sum_j v_j: O(N + edges)
+    time in all. The velocity sum counts leaders and followers, except silent and stopped agents; obstacle agents enter
+    through the potential and `hold` only.
+    """
+
+    cut_off: bool = True
+    """Whether U is constant beyond R. If not, the second sum also runs over the whole flock at any distance, as in the
+    equation of section 2.2: O(N^2) time. Obstacle agents still act within R only, as U would let them attract from
+    afar."""
+    aim: Aim = "flock"
+    """Target of the velocity sum: the mean velocity of the "flock", or of its "leaders" if it has any."""
+    hold: float = 0.0
+    """h, gain of the brake on agents about to lose contact: a_i includes - h times the mean of "leaving" over
+    neighbours, which acts on agents that separate at distances of 0.75 and more. The paper's is 0."""
+
+    privileged: ClassVar[Literal[True]] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("aim", self.aim, get_args(Aim))
+        check_nonnegative("hold", self.hold)
+        if not isinstance(self.cut_off, bool):
+            raise InputError(f"cut_off must be true or false; got {shorten_repr(self.cut_off)}")
+        if not self.cut_off and self.potential != TANNER_POTENTIAL:
+            raise InputError(f"cut_off=False needs the potential {TANNER_POTENTIAL!r}; got {self.potential!r}")
+
+    @property
+    def senses(self) -> Senses:
+        """One hop of sums: the paper's three features, or velocity and the potential; "leaving" last, with `hold`."""
+        senses = super().senses
+        return replace(senses, channels=(*senses.channels, (LEAVING_FEATURE, "mean"))) if self.hold else senses
+
+    def __call__(self, flock: Flock, observations: Observations) -> Vectors:
+        """Return accelerations (B, N, D) from the flock and observations (B, N, 1, C, D), the channels of `senses`."""
+        if observations.shape[:2] != flock.shape[:2] or observations.shape[4:] != flock.shape[2:]:
+            expected = f"(B, N, 1, C, D) with (B, N, D) = {flock.shape}"
+            raise InputError(f"observations must have the shape {expected}, as the flock; got {observations.shape}")
+        # Distant agents attract each other by 2 / |r|, which decays too slowly to neglect any pair.
+        far_gradients = EMPTY
+        if not self.cut_off:
+            channels: tuple[Channel, ...] = ((format_spec(TANNER_POTENTIAL, distance=self.attraction), "sum"),)
+            sums = sum_over_all_pairs(flock, channels, exclusion_radius=flock.comm_radius)
+            far_gradients = as_read_only(sums[:, :, 0])
+        # Muted agents are excluded from the velocity sum, as obstacle agents are.
+        roles = flock.roles
+        if not flock.all_working:
+            roles = as_read_only(np.where(flock.muted, np.int8(OBSTACLE), roles))
+        return _compute_accelerations(flock.velocities, roles, far_gradients, observations, self.tanner_args)
+
+
+@controller("tanner-dynamic")
+@dataclass(frozen=True)
+class TannerDynamic(TannerLaw):
+    """The decentralized law for a changing graph: both sums run over the agents within R now."""
+
+    def __call__(self, observations: Observations) -> Vectors:
+        """Return accelerations (B, N, D) from one-hop sums (B, N, 1, C, D)."""
+        return _compute_accelerations(EMPTY, EMPTY_ROLES, EMPTY, observations, self.tanner_args)
+
+
+@controller("tanner-fixed")
+@dataclass(frozen=True)
+class TannerFixed(TannerDynamic):
+    """The decentralized law for a fixed graph: both sums run over the agents that were within R at t = 0."""
+
+    topology: ClassVar[Topology] = "fixed"
+
+
+PAPER_SENSES = {topology: paper_senses("sum", 1, topology) for topology in get_args(Topology)}
 EMPTY, EMPTY_ROLES = np.empty((0, 0, 0)), np.empty((0, 0), np.int8)
 """Placeholders for velocities, roles and far gradients, in laws that take all sums from observations."""
 for _array in (EMPTY, EMPTY_ROLES):
@@ -246,9 +204,9 @@ for _array in (EMPTY, EMPTY_ROLES):
 def _compute_accelerations(
     velocities: Vectors, roles: Roles, far_gradients: Vectors, observations: Observations, tanner_args: TannerArgs
 ) -> Vectors:
-    """Return the accelerations (B, N, D) of all agents, with the flocks distributed over threads.
+    """Return the result of `compute_tanner`, with the flocks distributed over threads.
 
-    The arguments are those of `compute_tanner`. Raise InputError if observations lack a channel that the law needs.
+    Raise InputError if observations lack a channel that the law needs.
     """
     # The kernel does not check bounds.
     width = (2 if tanner_args.has_own_potential else len(PAPER_FEATURES)) + (1 if tanner_args.hold else 0)
@@ -274,20 +232,13 @@ def compute_tanner(
     first: Index,
     last: Index,
 ) -> None:
-    """Compute the clamped accelerations of all agents, whatever their role, of flocks first .. last - 1.
+    """Write the clamped accelerations (B, N, D) of all agents, whatever their role, of flocks first .. last - 1.
 
-    Given velocities, the sum of v_ij runs over all leaders and followers; otherwise it is taken from observations.
-
-    Args:
-        velocities: (B, N, D), or (0, 0, 0) to take the sums of v_ij from observations.
-        roles: (B, N) with velocities, otherwise (0, 0); agents that must not count have the role of an obstacle.
-        far_gradients: (B, N, D), the sums of grad U over agents beyond R, or (0, 0, 0).
-        observations: (B, N, K, C, D), first the sums of v_ij, r_ij / |r_ij|^4 and r_ij / |r_ij|^2, or those of v_ij and
-            of a custom gradient; then the means of "leaving" if `hold` is not 0. Only the first hop is read.
-        packed_args: the `TannerArgs` as a plain tuple, which is faster to pass from Python.
-        result: (B, N, D), accelerations.
-        first: the first flock.
-        last: the flock after the last one.
+    The sum of v_ij runs over `velocities` (B, N, D), except those of agents with the role of an obstacle, or is taken
+    from observations if velocities and roles are empty. `far_gradients` (B, N, D) are the sums of grad U over agents
+    beyond R, or empty. `observations` (B, N, K, C, D), of which only the first hop is read, are the sums of v_ij,
+    r_ij / |r_ij|^4 and r_ij / |r_ij|^2, or of v_ij and a custom gradient; then the means of "leaving" if `hold` is not
+    0. `packed_args` is the `TannerArgs` as a plain tuple, which is faster to pass from Python.
     """
     _, N, D = result.shape
     whole_flock = len(velocities) > 0

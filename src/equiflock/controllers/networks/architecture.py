@@ -1,8 +1,7 @@
 """Networks of the package as data: layers, activations and channels, without weights and without torch.
 
-An `Architecture` is everything about a network except the values of its weights. Both forms of a network are built
-from it: the compiled one (`equiflock.controllers.networks.compiled`) and the torch module
-(`equiflock.controllers.networks.models`). The functions here describe the paper's four networks (Table 1) and starling.
+An `Architecture` is everything about a network except the values of its weights; the compiled form and the torch
+module are built from it. The functions here describe the paper's four networks (Table 1) and starling.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from equiflock._runtime.checks import InputError, check_choice, check_count
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.tanner import LEAVING_FEATURE
-from equiflock.controllers.registry import register_network
-from equiflock.features import Aggregation, Channel, HopMean, Senses, format_feature_name, paper_channels
+from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_channels
 
 Activation: TypeAlias = Literal["tanh", "scale-tanh", "scale-log"]
 """tanh acts on numbers; scale-tanh and scale-log act on vectors."""
@@ -33,9 +32,8 @@ class Convolution:
     name: str
     """Prefix of the tensors' names: `name.weight`, and `name.bias` in a network of numbers."""
     inputs: int
-    """Input channels: vectors, or numbers."""
+    """Channels: vectors, or numbers."""
     outputs: int
-    """Output channels."""
     hops: int = 1
     """Size of the kernel."""
 
@@ -55,7 +53,6 @@ class Architecture:
     name: str
     """Registered name of the network, which weights files store."""
     senses: Senses
-    """Channels and hops of the observations."""
     parts: tuple[Part, ...]
     """Convolutions and activations in their order."""
     acts_on_vectors: bool
@@ -71,7 +68,7 @@ class Architecture:
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
-        """The convolutions in their order."""
+        """The convolutions in order."""
         return tuple(part for part in self.parts if isinstance(part, Convolution))
 
     @property
@@ -128,17 +125,9 @@ def describe_tdagnn(
 ) -> Architecture:
     """Return convolutions C D -> 32 (over all K hops) -> 32 -> D with bias; tanh after the first or the first two.
 
-    Args:
-        name: the paper's variant.
-        aggregation: "sum" or "mean" of the paper's three features, or "both", which makes six channels.
-        second_tanh: whether tanh follows the second layer too.
-        hops: K.
-        dimensions: D.
-        channels: in place of the paper's three, as for `Senses`.
-        groups: whether channels distinguish the agent's own group from others (see `group_channels`).
-        biases: initial biases, which the paper does not specify: "zero", or "uniform" in [-1, 1] / sqrt(fan_in) as in
-            torch's convolutions. Weights are drawn before biases, so they are the same in both cases.
-        hop_mean: as for `Senses`.
+    `channels` replace the paper's three; with `groups`, channels distinguish the agent's own group (`group_channels`).
+    The paper does not specify the initial `biases`: they are zero, or uniform in [-1, 1] / sqrt(fan_in) as in torch's
+    convolutions. Weights are drawn before biases, so they are the same in both cases.
     """
     senses = _make_senses(aggregation, hops, channels, groups, hop_mean)
     check_count("dimensions", dimensions, least=2)
@@ -162,17 +151,9 @@ def describe_etdagnn(
 ) -> Architecture:
     """Return equivariant convolutions of vectors C -> 16 (over all K hops) -> 16 -> 1, for any dimension.
 
-    Scale-log precedes the first, scale-tanh follows it. The network commutes with every rotation and reflection.
-
-    Args:
-        name: name of the network.
-        aggregation: "mean" or "sum" of the paper's three features, or "both", which makes six channels.
-        hops: K.
-        channels: in place of the paper's three, as for `Senses`.
-        groups: whether channels distinguish the agent's own group from others (see `group_channels`).
-        hop_mean: as for `Senses`.
-        near: whether agents with an obstacle in any of their K hops use a second set of weights; needs a channel
-            among obstacles.
+    Scale-log precedes the first, scale-tanh follows it. The network commutes with every rotation and reflection. With
+    `near`, which needs a channel among obstacles, agents with an obstacle in any of their K hops use a second set of
+    weights. `channels` and `groups` are as for `describe_tdagnn`.
     """
     senses = _make_senses(aggregation, hops, channels, groups, hop_mean)
     if near:
@@ -204,9 +185,7 @@ def group_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
     repulsion.
     """
     features = "velocity", "position", "inverse-square"
-    return tuple(
-        (format_feature_name(name, among=whom), aggregation) for name in features for whom in ("same", "others")
-    )
+    return tuple((format_spec(name, among=whom), aggregation) for name in features for whom in ("same", "others"))
 
 
 def _make_senses(
@@ -231,10 +210,7 @@ def _make_senses(
 
 
 def _make_options(senses: Senses, default: Aggregation) -> dict[str, Any]:
-    """Return options for weights files, JSON-serializable: hops, and channels and hop mean if not the default.
-
-    The default channels are the paper's with the aggregation `default`.
-    """
+    """Return options for weights files: hops, and channels and hop mean unless they are the paper's, with `default`."""
     options: dict[str, Any] = {"hops": senses.hops}
     if senses.channels != paper_channels(default):
         options["channels"] = [list(channel) for channel in senses.channels]
@@ -250,13 +226,13 @@ STARLING_CHANNELS: tuple[Channel, ...] = (
     *paper_channels("mean"),
     *paper_channels("sum"),
     (LEAVING_FEATURE, "mean"),
-    (format_feature_name("velocity", among="obstacles"), "sum"),
+    (format_spec("velocity", among="obstacles"), "sum"),
 )
 """Channels of starling, one controller for all flock sizes and scenarios.
 
 They are the mean and the sum of the paper's three features, as the mean works best for small flocks and the sum for
 large ones; "leaving", to follow neighbours that move away; and the relative velocity of the nearest obstacle agent as
-the orbit technique sets it. Hops forward the last, so that an agent knows of obstacles that only others sense.
+the orbit technique sets it, which hops forward, so that an agent knows of obstacles that only others sense.
 """
 
 NETWORKS = {
@@ -267,6 +243,3 @@ NETWORKS = {
     "starling": partial(describe_etdagnn, "starling", channels=STARLING_CHANNELS),
 }
 """The networks of the package: the paper's four variants and starling."""
-
-for _name, _describe in NETWORKS.items():
-    register_network(_name, _describe)

@@ -57,11 +57,9 @@ class Chain:
 
     layers: tuple[Layer, ...]
     table: Int64[np.ndarray, "layers columns"]
-    """One row per layer, with the columns above."""
     input_activation: int
     """Activation before the first layer, or IDENTITY."""
     acts_on_vectors: bool
-    """Whether layers act on vectors or on single numbers."""
 
     @property
     def input_width(self) -> int:
@@ -76,7 +74,7 @@ class Chain:
 
     @property
     def folded_size(self) -> int:
-        """Number of entries of the folded matrices A_k and biases c_k of all layers, including padding."""
+        """Number of entries of A_k and c_k of all layers, padding included."""
         return int(self.table[-1, FOLDED_BIAS_OFFSET] + self.table[-1, OUTPUTS])
 
     def weights(self) -> Float32[np.ndarray, " size"]:
@@ -107,9 +105,8 @@ class Chain:
             # Inputs in the memory order of observations: hop by hop.
             weight = layer.weight.transpose(0, 2, 1)
             outputs, K, C = weight.shape
-            matrix = flat[row[WEIGHTS_OFFSET] : row[WEIGHTS_OFFSET] + row[OUTPUTS] * row[INPUTS]].reshape(
-                row[OUTPUTS], row[INPUTS]
-            )
+            entries = flat[row[WEIGHTS_OFFSET] :][: row[OUTPUTS] * row[INPUTS]]
+            matrix = entries.reshape(row[OUTPUTS], row[INPUTS])
             pairs.append((weight, matrix[:outputs, : K * C].reshape(outputs, K, C)))
             if layer.bias is not None:
                 pairs.append((layer.bias, flat[row[BIAS_OFFSET] : row[BIAS_OFFSET] + outputs]))
@@ -117,12 +114,9 @@ class Chain:
 
 
 def build_chain(architecture: Architecture, tensors: Mapping[str, Array], near: bool = False) -> Chain:
-    """Return the chain of an architecture that `is_chain`, sharing memory with the tensors.
+    """Return the chain of an architecture that `is_chain`, sharing memory with the float32 tensors.
 
-    Args:
-        architecture: the layers and activations.
-        tensors: float32 weights by name.
-        near: whether to take the weights of agents near obstacles.
+    With `near`, its weights are those of agents near obstacles.
     """
     layers, activations = [], []
     for part, after in zip(architecture.parts, (*architecture.parts[1:], None), strict=True):
@@ -145,13 +139,8 @@ def _build_table(layers: Sequence[Layer], activations: Sequence[int]) -> Int64[n
         outputs, inputs = pad_size(layer.weight.shape[0]), pad_size(layer.weight.shape[1] * layer.weight.shape[2])
         folds_previous = k > 0 and activations[k - 1] == IDENTITY
         folded_inputs = table[k - 1, FOLDED_INPUTS] if folds_previous else inputs
-        row[[OUTPUTS, INPUTS, ACTIVATION, FOLDS_PREVIOUS, FOLDED_INPUTS]] = (
-            outputs,
-            inputs,
-            activations[k],
-            folds_previous,
-            folded_inputs,
-        )
+        row[[OUTPUTS, INPUTS, ACTIVATION]] = outputs, inputs, activations[k]
+        row[[FOLDS_PREVIOUS, FOLDED_INPUTS]] = folds_previous, folded_inputs
         # Weight and bias of each layer, one after the other.
         row[WEIGHTS_OFFSET], at = at, at + outputs * inputs
         row[BIAS_OFFSET] = -1

@@ -44,16 +44,12 @@ AGENTS_PER_THREAD = 4_000
 
 
 class ChainArgs(NamedTuple):
-    """A chain of layers with its folded weights, as kernels take it."""
+    """A `Chain` with its folded weights, float32 (folded_size,), as kernels take it."""
 
     table: Array
-    """int64 (layers, COLUMN_COUNT): `Chain.table`."""
     folded: Array
-    """float32 (folded_size,): A_k and c_k of all layers (see `equiflock.controllers.networks.chain`)."""
     input_activation: Index
-    """Activation before the first layer, or IDENTITY."""
     acts_on_vectors: bool
-    """Whether layers act on vectors of D components, or on single numbers."""
 
 
 class NetworkArgs(NamedTuple):
@@ -63,29 +59,28 @@ class NetworkArgs(NamedTuple):
     near_weights: Array
     """float32 (folded_size,): folded weights of agents near obstacles; (0,) if the network has none."""
     channel_count: Index
-    """C."""
     obstacle_channel: Index
-    """Index of the obstacle channel; read only if there are `near_weights`."""
+    """Read only if there are `near_weights`."""
 
 
 class ScaleBuffers(NamedTuple):
-    """Memory for the scaling y = s(|x|) x of rows of vectors."""
+    """Memory for the scaling y = s(|x|) x of rows of vectors, each (rows * LANES,)."""
 
     norms: Array
-    """float32 (rows * LANES,): |x|."""
+    """float32: |x|."""
     scales: Array
-    """float32 (rows * LANES,): s(|x|)."""
+    """float32: s(|x|)."""
     bits: Array
-    """int32 (rows * LANES,): workspace of `compute_log_scales`."""
+    """int32: workspace of `compute_log_scales`."""
 
 
 class ForwardBuffers(NamedTuple):
-    """Memory for one block of agents between two layers."""
+    """Memory for one block of agents between two layers: a layer's outputs before and after the activation."""
 
     outputs: Array
-    """float32 (components * widest layer * LANES,): outputs of a layer."""
+    """float32 (components * widest layer * LANES,)."""
     activated: Array
-    """float32, same shape: the outputs after the activation."""
+    """float32, same shape."""
     scales: ScaleBuffers
 
 
@@ -93,10 +88,8 @@ class ForwardBuffers(NamedTuple):
 class CompiledNetwork:
     """A network as a function of observations (B, N, K, C, D) that returns accelerations (B, N, D).
 
-    Attributes:
-        architecture: an architecture that `is_chain`.
-        tensors: float32 weights by name; they are copied, so later changes have no effect.
-        orbit: parameters of the orbit technique that the weights were tuned with; None if there are none.
+    The architecture must be one that `is_chain`. The float32 tensors are copied, so later changes have no effect.
+    `orbit` has the parameters of the orbit technique that the weights were tuned with, if any.
     """
 
     order_independent: ClassVar[bool] = True
@@ -106,12 +99,10 @@ class CompiledNetwork:
     orbit: Orbit | None = None
 
     def __post_init__(self) -> None:
-        """Copy the weights."""
         copies = {name: np.array(self.tensors[name], np.float32) for name in self.architecture.tensor_shapes}
         object.__setattr__(self, "tensors", copies)
 
     def __repr__(self) -> str:
-        """Return a one-line description without the weights."""
         return f"CompiledNetwork({self.name}, {self.size} weights)"
 
     @property
@@ -165,9 +156,8 @@ class CompiledNetwork:
         # Contiguous float32: Numba would compile the kernel again for any other layout or type.
         rows, accelerations = np.ascontiguousarray(observations, np.float32).reshape(B * N, -1), np.empty((B, N, D))
         common = rows, self.packed_args, accelerations.reshape(B * N, D)
-        threads.run_parallel(
-            evaluate_network, [(*common, *part) for part in threads.split_range(B * N, AGENTS_PER_THREAD)]
-        )
+        parts = threads.split_range(B * N, AGENTS_PER_THREAD)
+        threads.run_parallel(evaluate_network, [(*common, *part) for part in parts])
         return accelerations
 
 
@@ -193,8 +183,7 @@ def evaluate_network(
 ) -> None:
     """Write accelerations (n, D) of agents first .. last - 1 from float32 observations (n, K * C * D).
 
-    `packed_args` is `CompiledNetwork.packed_args`. Agents with an obstacle in any hop of their observations use
-    `near_weights`, if the network has them.
+    Agents with an obstacle in any hop of their observations use `near_weights`, if the network has them.
     """
     network_args = unpack_network_args(packed_args)
     chain, near_weights = network_args.chain, network_args.near_weights
@@ -240,10 +229,7 @@ def _evaluate_chain(table: Array, folded: Array, components: Index, x: Array, bu
 
 @kernel
 def _write_accelerations(x: Array, base: Index, count: Index, mask: Array, accelerations: Array) -> None:
-    """Copy the last layer's output x, one vector or D numbers per lane, to the accelerations of agent base + lane.
-
-    Only lanes below `count` whose mask is True are written.
-    """
+    """Copy the last layer's output x to agent base + lane, for lanes below `count` where the mask is True."""
     for lane in range(count):
         if mask[lane]:
             for d in range(accelerations.shape[1]):
@@ -256,7 +242,7 @@ def _find_near_obstacle(
 ) -> bool:
     """Set mask[lane] to whether the obstacle channel of agent base + lane is nonzero in any hop; return whether any is.
 
-    Lanes from `count` on are unchanged. If the result is False, the whole mask is set to True.
+    If the result is False, the whole mask is set to True.
     """
     stride = network_args.channel_count * D
     some = False
@@ -274,9 +260,8 @@ def _find_near_obstacle(
 @kernel
 def make_scale_buffers(rows: Index) -> ScaleBuffers:
     """Return uninitialized memory for scaling this many rows of vectors."""
-    return ScaleBuffers(
-        np.empty(rows * LANES, np.float32), np.empty(rows * LANES, np.float32), np.empty(rows * LANES, np.int32)
-    )
+    size = rows * LANES
+    return ScaleBuffers(np.empty(size, np.float32), np.empty(size, np.float32), np.empty(size, np.int32))
 
 
 @kernel
@@ -314,10 +299,7 @@ def activate(x: Array, activation: Index, components: Index, channels: Index, bu
 
 @kernel
 def load_observations(observations: Array, base: Index, count: Index, components: Index, x: Array) -> None:
-    """Transpose the observations of agents base .. base + count - 1 into rows x, component by component.
-
-    Other lanes and rows of padding are not written.
-    """
+    """Transpose the observations of agents base .. base + count - 1 into rows x; other lanes and padding are kept."""
     block = observations[base : base + count]
     stride = x.size // components
     for c in range(np.uintp(block.shape[1])):

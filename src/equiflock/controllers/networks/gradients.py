@@ -2,9 +2,8 @@
 
 A tuple is the observations of the N agents of one flock and the accelerations that the expert commanded. Tuples are
 stored as float32 rows of agents: for layers of vectors row d V + v is component d of vector v, 0 <= v < V, for layers
-of numbers row v is number v. An activation before the first layer is applied when a tuple is packed, since no
-weight comes before it. A batch passes through the network in blocks of `LANES` agents, forward and, while the block is
-still in the processor's nearest cache, backward.
+of numbers row v is number v. An activation before the first layer is applied when a tuple is packed. A batch passes
+through the network in blocks of `LANES` agents, forward and, while the block is still in the nearest cache, backward.
 
 Arguments that several kernels share:
 
@@ -80,7 +79,7 @@ class BlockBuffers(NamedTuple):
     weights: Array
     """float32 (LANES,): weight of each agent's |error|^2 in the loss."""
     squared_errors: Array
-    """float32 (LANES,): |error|^2."""
+    """float32 (LANES,)."""
     owners: Array
     """int64 (LANES,): index in the batch of each agent's tuple, or NO_TUPLE."""
 
@@ -110,20 +109,16 @@ def make_batch_buffers(table: Array, components: Index, D: Index) -> BatchBuffer
     """Return memory for one block of agents; `components` is D for layers of vectors, 1 for layers of numbers."""
     inputs, total = table[0, FOLDED_INPUTS], table[:, OUTPUTS].sum()
     widest = max(inputs, table[:, OUTPUTS].max())
-    block = BlockBuffers(
-        np.zeros(components * inputs * LANES, np.float32),
-        np.zeros(D * LANES, np.float32),
-        np.zeros(LANES, np.float32),
-        np.zeros(LANES, np.float32),
-        np.zeros(LANES, np.int64),
-    )
+    x, targets = np.zeros(components * inputs * LANES, np.float32), np.zeros(D * LANES, np.float32)
+    weights, squares = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
+    outputs, gradients = components * total * LANES, components * widest * LANES
     return BatchBuffers(
-        block,
-        np.zeros(components * total * LANES, np.float32),
-        np.zeros(components * total * LANES, np.float32),
+        BlockBuffers(x, targets, weights, squares, np.zeros(LANES, np.int64)),
+        np.zeros(outputs, np.float32),
+        np.zeros(outputs, np.float32),
         make_scale_buffers(total),
-        np.zeros(components * widest * LANES, np.float32),
-        np.zeros(components * widest * LANES, np.float32),
+        np.zeros(gradients, np.float32),
+        np.zeros(gradients, np.float32),
         make_scale_buffers(widest),
         np.zeros(widest, np.float32),
     )
@@ -168,10 +163,7 @@ def add_gradient(
     transposed: Array,
     sums: Array,
 ) -> None:
-    """Add each tuple's |error|^2 to `errors`, and the gradient of the folded weights to `sums`.
-
-    It is the gradient of L = sum over tuples of tuple_weights times |error|^2.
-    """
+    """Add each tuple's |error|^2 to `errors`, and the gradient of L by the folded weights to `sums`."""
     _, D, N = tuples.targets.shape
     for base in range(0, len(batch_indices) * N, LANES):
         _gather_block(tuples, batch_indices, tuple_weights, base, chain_args, buffers)
@@ -261,10 +253,7 @@ def _forward(chain_args: ChainArgs, buffers: BatchBuffers, D: Index) -> Array:
 
 @kernel
 def _start_backward(result: Array, buffers: BatchBuffers, errors: Array) -> None:
-    """Add each agent's |error|^2 to its tuple in `errors`, and set the gradients to dL/dy = 2 weight error.
-
-    y is the network's result; lanes without an agent add nothing.
-    """
+    """Add each agent's |error|^2 to its tuple in `errors`, and set the gradients to dL/dy = 2 weight error."""
     block = buffers.block
     targets, weights, squared_errors, owners = block.targets, block.weights, block.squared_errors, block.owners
     gradients = buffers.gradients[: result.size]

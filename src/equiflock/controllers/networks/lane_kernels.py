@@ -1,12 +1,10 @@
 """Kernels on rows of 128 agents that networks consist of: matrix products, activations, and their gradients.
 
 A network is evaluated for `LANES` agents at once. Each number is a row of lanes, and rows are contiguous in a flat
-array, so every inner loop is plain arithmetic along rows at constant distances, which the compiler vectorizes. The
-sides of matrices are multiples of `BLOCK`, padded with zeros, so that products consist of equal blocks that fit into
-registers. Functions without a vector instruction are built from operations that have one: tanh is a quotient of
-polynomials, the logarithm a series that starts from the bits of a float32.
-
-A function's outputs must not overlap its inputs: its loops would not be vectorized.
+array, so every inner loop is plain arithmetic along rows at constant distances, which the compiler vectorizes; outputs
+must not overlap inputs. The sides of matrices are multiples of `BLOCK`, padded with zeros, so that products consist of
+equal blocks that fit into registers. Functions without a vector instruction are built from operations that have one:
+tanh is a quotient of polynomials, the logarithm a series that starts from the bits of a float32.
 """
 
 from __future__ import annotations
@@ -112,10 +110,8 @@ def add_outer_product(gradients: Array, x: Array, inputs: Index, sums: Array) ->
             # The partial sums of (o, c) .. (o, c + 3), each of which accumulates four lanes at a time.
             four = sums[(o * inputs + c) * PARTIAL_SUMS :][:LANES_PER_ROUND]
             for first in range(0, LANES, LANES_PER_ROUND):
-                a, b = (
-                    gradients[o * LANES + first :][:LANES_PER_ROUND],
-                    x[c * LANES + first :][: ROW_3 + LANES_PER_ROUND],
-                )
+                a = gradients[o * LANES + first :][:LANES_PER_ROUND]
+                b = x[c * LANES + first :][: ROW_3 + LANES_PER_ROUND]
                 e, f, g = b[LANES:], b[ROW_2:], b[ROW_3:]
                 for n in range(PARTIAL_SUMS):
                     a0, a1, a2, a3 = a[n], a[n + PARTIAL_SUMS], a[n + PARTIAL_SUMS_2], a[n + PARTIAL_SUMS_3]
@@ -142,12 +138,8 @@ def _add_thin_outer_product(gradients: Array, x: Array, inputs: Index, sums: Arr
             for first in range(0, LANES, LANES_PER_ROUND):
                 a, b = gradients[o * LANES + first :][:LANES_PER_ROUND], x[c * LANES + first :][:LANES_PER_ROUND]
                 for n in range(PARTIAL_SUMS):
-                    early = fma(a[n + PARTIAL_SUMS], b[n + PARTIAL_SUMS], fma(a[n], b[n], own[n]))
-                    own[n] = fma(
-                        a[n + PARTIAL_SUMS_3],
-                        b[n + PARTIAL_SUMS_3],
-                        fma(a[n + PARTIAL_SUMS_2], b[n + PARTIAL_SUMS_2], early),
-                    )
+                    a0, a1, a2, a3 = a[n], a[n + PARTIAL_SUMS], a[n + PARTIAL_SUMS_2], a[n + PARTIAL_SUMS_3]
+                    own[n] = _fma_4(a0, a1, a2, a3, b, n, own[n])
 
 
 @kernel

@@ -1,7 +1,8 @@
 """The networks of the package as torch modules, for training (section 3 of the paper, Table 1).
 
 Each takes observations (B, N, K, C, D) and returns accelerations (B, N, D); an agent's acceleration depends on its own
-observation only. Layers, as well as the compiled form, are built from an `Architecture`.
+observation only. Layers of numbers take the shape (.., F, C): F hops, C channels. Layers of vectors take their
+components first, (D, .., F, C), so that every operation runs over contiguous channels. No layer depends on D.
 """
 
 from __future__ import annotations
@@ -31,19 +32,9 @@ from equiflock.controllers.networks.weights import collect_tensors, write_weight
 from equiflock.controllers.torch_bridge import accept_numpy
 from equiflock.features import Senses
 
-# Layers over hops and channels, for numbers and for vectors (section 3 of the paper).
-#
-# Numbers have the shape (.., F, C): F hops, C channels. Vectors have their components first, (D, .., F, C), so that
-# every operation runs over contiguous channels. No layer depends on D.
-
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return the convolution along the hops without padding: (.., F, C) to (.., F - k + 1, C').
-
-    Args:
-        x: (.., F, C).
-        weight: (C', C, k).
-        bias: (C',).
+    """Return the convolution of x (.., F, C) with `weight` (C', C, k) along the hops: (.., F - k + 1, C').
 
     The matrix product over all windows of k hops is much faster than torch's conv1d for networks of this size.
     """
@@ -77,7 +68,7 @@ class Conv(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def draw_biases(self) -> None:
-        """Draw biases as torch's convolutions do, uniform in [-1, 1] / sqrt(C k); they are zero before."""
+        """Draw biases as torch's convolutions do, uniform in [-1, 1] / sqrt(C k)."""
         _, channels_in, kernel_size = self.weight.shape
         bound = 1.0 / math.sqrt(channels_in * kernel_size)
         nn.init.uniform_(self.bias, -bound, bound)
@@ -131,7 +122,6 @@ ACTIVATION_MODULES: dict[Activation, type[nn.Module]] = {
     "scale-tanh": ScaleTanh,
     "scale-log": ScaleLog,
 }
-"""Torch modules of the activations."""
 
 
 class _BaseNetwork(nn.Module):
@@ -154,10 +144,7 @@ class _BaseNetwork(nn.Module):
         return CompiledNetwork(self.architecture, collect_tensors(self), getattr(self, "orbit", None))
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
-        """Write the weights as safetensors with the metadata to load them, atomically, and return the path.
-
-        An existing file is replaced; `extra` is added to the metadata.
-        """
+        """Write the weights as safetensors, atomically, with the metadata to load them and `extra`; return the path."""
         return write_weights(self, path, extra)
 
 
@@ -221,13 +208,11 @@ class ETDAGNN(_BaseNetwork):
         return nn.Sequential(ScaleLog(), layer, ScaleTanh(), *rest)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Return accelerations (B, N, D) from observations (B, N, K, C, D).
-
-        Agents whose obstacle channel is not zero in some hop use the weights `near`, if the network has them.
-        """
+        """Return accelerations (B, N, D) from observations (B, N, K, C, D)."""
         # One axis for all agents, and components first, as the layers expect.
         x = observations.flatten(0, 1).movedim(-1, 0).contiguous()
         accelerations = self._evaluate(self.layers, x)
+        # Agents whose obstacle channel is not zero in some hop use the weights `near`.
         if self.near is not None:
             near_obstacle = (x[..., self.architecture.obstacle_channel] != 0.0).any(0).any(-1)
             accelerations = torch.where(near_obstacle[:, None], self._evaluate(self.near, x), accelerations)
@@ -252,10 +237,7 @@ def build_module(architecture: Architecture) -> TDAGNN | ETDAGNN:
 
 
 def as_module(network: Any) -> Any:
-    """Return the torch module of a compiled network, with a copy of its weights, in evaluation mode.
-
-    Return anything else unchanged.
-    """
+    """Return a compiled network as a torch module in evaluation mode; return anything else unchanged."""
     if not isinstance(network, CompiledNetwork):
         return network
     module = build_module(network.architecture)
@@ -303,7 +285,6 @@ def find_trainable_chain(network: nn.Module) -> Chain | None:
     The network must have a compiled form, no frozen weights, and no second set of weights near obstacles.
     """
     compiled = getattr(network, "compiled_form", None)
-    # Weights of agents near obstacles would be a second chain, which compiled training does not support.
     if compiled is None or not isinstance(compiled(), CompiledNetwork) or getattr(network, "near", None) is not None:
         return None
     if not all(parameter.requires_grad for parameter in network.parameters()):
@@ -325,65 +306,3 @@ def _is_unmodified(network: Any) -> bool:
         if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
             return False
     return all(parameter.dtype == torch.float32 for parameter in network.parameters())
-
-
-# Conversion of TDAGNN weights from and to the layout of Tolstaya's public code.
-#
-# There, `conv_layers.{0,1,2}` are two-dimensional convolutions with kernels (32, 6, K, 1), (32, 32, 1, 1), (2, 32, 1,
-# 1) and biases, and the six input channels are ordered [vx, rx/r^4, rx/r^2, vy, ry/r^4, ry/r^2]; here the components of
-# a vector are adjacent, [vx, vy, rx/r^4, ry/r^4, rx/r^2, ry/r^2].
-
-CHANNEL_ORDER = torch.arange(6).reshape(2, 3).T.flatten()
-"""CHANNEL_ORDER[c] is the index in Tolstaya's order of equiflock's channel c."""
-
-
-def from_tolstaya(source: str | os.PathLike[str] | Mapping[str, Tensor]) -> TDAGNN:
-    """Return a `tdagnn` for D = 2 with the weights of a state dict, or of a torch file (opened with weights_only).
-
-    K follows from the first kernel; the network is in evaluation mode. Raise InputError if names or shapes differ.
-    """
-    state = _read_state_dict(source) if isinstance(source, (str, os.PathLike)) else dict(source)
-    expected = {f"conv_layers.{n}.{part}" for n in range(3) for part in ("weight", "bias")}
-    if set(state) != expected:
-        raise InputError(f"expected a state dict of {sorted(expected)}; got {sorted(state)}")
-    first = state["conv_layers.0.weight"]
-    if first.ndim != 4 or first.shape[:2] != (32, 6) or first.shape[3] != 1:
-        raise InputError(f"conv_layers.0.weight must have shape (32, 6, K, 1); got {tuple(first.shape)}")
-    network = TDAGNN(describe_tdagnn(hops=first.shape[2]))
-    # Reorder the input channels of the first layer, and drop the last axis, of size 1, of all kernels.
-    converted = {}
-    for n in range(3):
-        weight = state[f"conv_layers.{n}.weight"]
-        converted[f"layers.{n}.weight"] = (weight[:, CHANNEL_ORDER] if n == 0 else weight).squeeze(-1)
-        converted[f"layers.{n}.bias"] = state[f"conv_layers.{n}.bias"]
-    try:
-        network.load_state_dict(converted)
-    except RuntimeError as error:
-        raise InputError(f"the weights do not fit: {str(error).splitlines()[-1].strip()}") from None
-    return network.eval()
-
-
-def to_tolstaya(network: TDAGNN) -> dict[str, Tensor]:
-    """Return a copy of the state dict of a `tdagnn` for D = 2 in Tolstaya's layout; other networks raise InputError."""
-    if network.name != "tdagnn" or network.dimensions != 2:
-        raise InputError(f"the network must be tdagnn for D = 2; got {network.name} for D = {network.dimensions}")
-    state = {}
-    for name, tensor in network.state_dict().items():
-        _, n, part = name.split(".")
-        # The inverse of `from_tolstaya`: Tolstaya's channel order, and an axis of size 1 at the end.
-        converted = tensor.clone()
-        if part == "weight":
-            converted = (converted[:, torch.argsort(CHANNEL_ORDER)] if n == "0" else converted).unsqueeze(-1)
-        state[f"conv_layers.{n}.{part}"] = converted
-    return state
-
-
-def _read_state_dict(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Read a torch file on the CPU without running its code; raise InputError if it is missing or unreadable."""
-    if not Path(path).is_file():
-        raise InputError(f"no weights at {path}: there is no such file")
-    try:
-        return dict(torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # torch raises many types for foreign or damaged files
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} is not a readable torch file of weights: {reason}") from None

@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from equiflock._runtime.checks import InputError, check_positive
 from equiflock._runtime.checksums import VersionMismatchError, compute_checksum
 from equiflock._runtime.files import atomic_write
-from equiflock._runtime.specs import parse_options
+from equiflock._runtime.specs import parse_spec
 from equiflock.observations.orbit import Orbit
 from equiflock.version import __version__
 
@@ -34,24 +34,19 @@ ORBIT_KEY = "orbit"
 
 
 class Weights(NamedTuple):
-    """Content of a weights file."""
+    """Content of a weights file: tensors by name, the registered name of the network and the options that build it."""
 
     tensors: dict[str, Tensor]
     network: str
-    """Registered name of the network."""
     options: dict[str, Any]
-    """Arguments that build the network."""
     orbit: Orbit | None
     """Parameters of the orbit technique that the weights were tuned with, if any."""
 
 
 def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
-    """Write the weights of a network or torch module with its name and options, atomically; return the path.
+    """Write the weights of a network or torch module, atomically; return the path.
 
-    Args:
-        network: its attributes `name`, `options` (JSON-serializable) and `orbit` are written, if it has them.
-        path: the file; an existing one is replaced.
-        extra: more metadata, JSON-serializable.
+    Its attributes `name`, `options` and `orbit`, if it has them, and `extra` are the metadata, JSON-serializable.
     """
     metadata = {
         **(extra or {}),
@@ -64,18 +59,12 @@ def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str
 
 
 def collect_tensors(network: Any) -> dict[str, Tensor]:
-    """Return the tensors of a compiled network or torch module by name, sharing memory (a copy if on a GPU).
-
-    Other objects in a module's state are left out.
-    """
-    state = network.state_dict() if hasattr(network, "state_dict") else network.tensors
+    """Return the tensors of a compiled network or torch module by name, sharing memory (a copy if on a GPU)."""
+    if not hasattr(network, "state_dict"):
+        return dict(network.tensors)
     # A module's state may contain other objects, which a weights file cannot store.
-    return {name: _as_array(tensor) for name, tensor in state.items() if hasattr(tensor, "dtype")}
-
-
-def _as_array(tensor: Any) -> Tensor:
-    """Return a torch tensor or an array as an array that shares its memory, unless the tensor is on a GPU."""
-    return np.asarray(tensor.detach().cpu().numpy() if hasattr(tensor, "detach") else tensor)
+    state = {name: tensor for name, tensor in network.state_dict().items() if hasattr(tensor, "dtype")}
+    return {name: tensor.detach().cpu().numpy() for name, tensor in state.items()}
 
 
 def read_weights(path: str | os.PathLike[str]) -> Weights:
@@ -83,14 +72,11 @@ def read_weights(path: str | os.PathLike[str]) -> Weights:
     tensors, metadata = read_tensors(path, FORMAT)
     try:
         options, name = dict(metadata["options"]), str(metadata["network"])
+        orbit = None if (parameters := metadata.get(ORBIT_KEY)) is None else Orbit(**parameters)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise InputError(f"the weights in {path} must be finite; got NaN or infinity")
-    try:
-        orbit = None if (parameters := metadata.get(ORBIT_KEY)) is None else Orbit(**parameters)
-    except (TypeError, InputError) as error:
-        raise InputError(f"the metadata of {path} is damaged: {error}") from None
     return Weights(tensors, name, options, orbit)
 
 
@@ -103,8 +89,7 @@ def read_training_radius(path: str | os.PathLike[str]) -> float:
     if not isinstance(recipe, Mapping):
         return 1.0
     # An option of the scenario overrides the recipe's field.
-    _, colon, text = str(recipe.get("scenario", "")).partition(":")
-    config = {**recipe, **(parse_options(text) if colon else {})}
+    config = {**recipe, **parse_spec(str(recipe.get("scenario", ""))).options}
     return check_positive(f"comm_radius in the recipe of {path}", config.get("comm_radius", 1.0))
 
 
@@ -113,8 +98,8 @@ def write_tensors(
 ) -> Path:
     """Write tensors and JSON-serializable metadata as a safetensors file, atomically, and return the path.
 
-    The metadata get entries for the format, such as `FORMAT`, the package's version, and a checksum. An existing file
-    is replaced. Equal tensors and metadata give equal files.
+    The metadata get entries for the format, such as `FORMAT`, the package's version, and a checksum. Equal tensors and
+    metadata give equal files.
     """
     # safetensors writes the buffer as it is in memory, so it must be contiguous.
     contiguous = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from equiflock._runtime.checks import InputError, is_finite, shorten_repr
+from equiflock._runtime.specs import parse_spec
 from equiflock.controllers.networks.architecture import obstacle_channel
 from equiflock.deployment.export.program import Program
 from equiflock.features import Feature
@@ -279,7 +280,7 @@ def build_formulas(features: Iterable[Feature]) -> dict[Callable[..., float], tu
     formulas: dict[Callable[..., float], tuple[str, Formula]] = {}
     for feature in features:
         if feature.weight not in formulas:
-            name = "weigh_" + re.sub(r"\W", "_", feature.name.partition(":")[0], flags=re.ASCII)
+            name = "weigh_" + re.sub(r"\W", "_", parse_spec(feature.name).name, flags=re.ASCII)
             # Different feature names may give the same identifier.
             is_taken = name in (other for other, _ in formulas.values())
             formulas[feature.weight] = f"{name}_{len(formulas)}" if is_taken else name, Formula(feature)

@@ -30,17 +30,18 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
-from equiflock.controllers.classical.cucker_smale_singular import CuckerSmaleSingularBase
-from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm, sum_over_all_pairs
-from equiflock.controllers.classical.patterns import (
+from equiflock._runtime.specs import format_spec
+from equiflock.controllers.classical.cucker_smale import CuckerSmaleSingularBase
+from equiflock.controllers.classical.formation_patterns import (
     DEFAULT_SPACING,
     WORD_METADATA,
     Pattern,
     assign_places,
     check_pattern,
 )
+from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm, sum_over_all_pairs
 from equiflock.controllers.registry import controller
-from equiflock.features import Senses, feature, format_feature_name
+from equiflock.features import Senses, feature
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Observations, Vectors
 
 PullNetwork: TypeAlias = Literal["all", "chain"]
@@ -105,31 +106,26 @@ class Formation(CuckerSmaleSingularBase):
         # x = r - z: all x are equal if the flock is in its pattern.
         places = assign_places(flock, self.pattern, self.spacing)
         relative_flock = Flock.view(flock.positions - places, *flock.arrays[1:], comm_radius=flock.comm_radius)
-        pull = (
-            self._compute_pull_all(relative_flock)
-            if self.network == "all"
-            else self._compute_pull_chain(relative_flock)
-        )
-        result = self.compute_acceleration(sums) + self.gain * pull
+        compute_pull = self._compute_pull_all if self.network == "all" else self._compute_pull_chain
+        result = self.compute_acceleration(sums) + self.gain * compute_pull(relative_flock)
         if self.noise > 0.0:
             result -= self.noise * self._draw_noise(flock)[:, None, None] * sums[:, :, 1]
         return clamp_norm(result, self.clamp)
 
     def _compute_pull_all(self, relative_flock: Flock) -> Vectors:
         """Return (1/N) sum_j phi(|x_ij|^2) (x_j - x_i), zero for all but followers; positions of the flock are x."""
-        return -sum_over_all_pairs(relative_flock, ((format_feature_name("tether", beta=self.beta), "mean"),))[:, :, 0]
+        return -sum_over_all_pairs(relative_flock, ((format_spec("tether", beta=self.beta), "mean"),))[:, :, 0]
 
     def _compute_pull_chain(self, relative_flock: Flock) -> Vectors:
-        """Return the sum of phi(|x_ij|^2) (x_j - x_i), without 1/N, over the members next to i in the chain, in O(N).
+        """Return the sum of phi(|x_ij|^2) (x_j - x_i), without 1/N, over the agents next to i in the chain, in O(N).
 
-        It is zero for all but followers. Obstacle agents and silent or stopped agents are not members: the chain skips
-        them.
+        It is zero for all but followers. The chain skips obstacle agents and silent or stopped agents.
         """
         member = (relative_flock.roles != OBSTACLE) & ~relative_flock.muted
         pull = np.zeros(relative_flock.shape)
+        x = relative_flock.positions
         for neighbour in _find_chain_neighbours(member):
             # -1 where the chain ends.
-            x = relative_flock.positions
             x_j = np.take_along_axis(x, np.maximum(neighbour, 0)[..., None], axis=1)
             difference = np.where((neighbour >= 0)[..., None], x_j - x, 0.0)
             pull += (1.0 + np.square(difference).sum(axis=-1, keepdims=True)) ** -self.beta * difference
@@ -137,8 +133,14 @@ class Formation(CuckerSmaleSingularBase):
 
     def _draw_noise(self, flock: Flock) -> Float64[np.ndarray, " B"]:
         """Return dB/dt (B,): a standard normal number from seed and state of the flock, divided by sqrt(noise_step)."""
-        states = (flock.positions[b].tobytes() + flock.velocities[b].tobytes() for b in range(len(flock)))
-        return np.array([_draw_normal(self.seed, state) for state in states]) / math.sqrt(self.noise_step)
+        numbers = []
+        for r, v in zip(flock.positions, flock.velocities, strict=True):
+            state, key = r.tobytes() + v.tobytes(), int(self.seed).to_bytes(8, "little")
+            digest = hashlib.blake2b(state, digest_size=8, key=key).digest()
+            # 53 bits as the midpoint of one of 2^53 intervals of (0, 1).
+            uniform = ((int.from_bytes(digest, "little") >> 11) + 0.5) * 2.0**-53
+            numbers.append(NormalDist().inv_cdf(uniform))
+        return np.array(numbers) / math.sqrt(self.noise_step)
 
 
 def _find_chain_neighbours(
@@ -151,10 +153,3 @@ def _find_chain_neighbours(
     after = np.minimum.accumulate(np.where(member, indices, N)[:, ::-1], axis=1)[:, ::-1]
     after = np.where(after < N, after, -1)
     return np.concatenate([none, before[:, :-1]], axis=1), np.concatenate([after[:, 1:], none], axis=1)
-
-
-def _draw_normal(seed: int, state: bytes) -> float:
-    """Return a standard normal number that is a function of the seed and of a flock's state."""
-    digest = hashlib.blake2b(state, digest_size=8, key=int(seed).to_bytes(8, "little")).digest()
-    # 53 bits as the midpoint of one of 2^53 intervals of (0, 1).
-    return NormalDist().inv_cdf(((int.from_bytes(digest, "little") >> 11) + 0.5) * 2.0**-53)

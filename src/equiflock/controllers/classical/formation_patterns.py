@@ -70,13 +70,12 @@ LETTERS = {
 def make_pattern_points(pattern: Pattern, agents: int, dimensions: int = 2, spacing: float = DEFAULT_SPACING) -> Points:
     """Return the place z_i of each agent, (N, D), centred at the origin; for D = 3 in the x-y plane.
 
-    Raise InputError if the pattern is unknown, or if user-defined points are not (N, D); these are centred, not scaled
-    by `spacing`.
+    Raise InputError if the pattern is unknown, or if user-defined points are not (N, D).
 
     Args:
         pattern: "vee": agent 0 leads, at the right, and the others line up behind it, alternating between left and
             right; "circle": counterclockwise from the right; a word in capital letters A to Z, such as "EQ": agents
-            are spread evenly along its strokes; or points (N, D), which are centred.
+            are spread evenly along its strokes; or points (N, D), which are centred but not scaled by `spacing`.
         agents: N.
         dimensions: D, 2 or 3.
         spacing: distance between neighbours; for words along a stroke, as closely as N allows.
@@ -116,13 +115,12 @@ def assign_places(flock: Flock, pattern: Pattern, spacing: float) -> Vectors:
 
     Obstacle agents have zeros and do not count; failed agents keep their places.
     """
-    _, _, D = flock.shape
     places = np.zeros(flock.shape)
     member = flock.roles != OBSTACLE
     # Flocks of a batch usually have the same number of members, so the pattern is computed once per number.
     counts = member.sum(axis=1)
     for count in np.unique(counts).tolist():
-        points = make_pattern_points(pattern, count, D, spacing)
+        points = make_pattern_points(pattern, count, flock.shape[2], spacing)
         same = counts == count
         places[same[:, None] & member] = np.tile(points, (int(same.sum()), 1))
     return places
@@ -134,12 +132,8 @@ def pattern_error(
     """Return the deviation from a pattern relative to its size, (B,): 0 if all agents are in place, up to translation.
 
     With x_i = r_i - z_i, the error is the root mean square of |x_i - mean(x)| divided by that of |z_i - mean(z)|, the
-    size of the pattern; divided by 1 if the size is 0, as for a single agent.
-
-    Args:
-        positions: (B, N, D).
-        places: (B, N, D), from `assign_places`.
-        member: (B, N), mask of the agents that count; all by default. The error is 0 if none does.
+    size of the pattern; divided by 1 if the size is 0, as for a single agent. `places` are those of `assign_places`;
+    `member` is the mask of the agents that count, all by default. The error is 0 if none does.
     """
     counted = np.ones(positions.shape[:2], bool) if member is None else member
     size = _compute_spread(places, counted)
@@ -156,12 +150,12 @@ def _compute_spread(vectors: Vectors, member: Bool[np.ndarray, "B N"]) -> Float6
 
 def _parse_points(given: Any) -> Points:
     """Return user-defined points as a float64 array; raise InputError if they are not finite, or not (N, D)."""
-    expected = "pattern must be a name, a word in capital letters, or finite points of shape (N, D), D = 2 or 3"
     try:
         points = np.array(given, np.float64)
     except (OverflowError, TypeError, ValueError):
-        raise InputError(f"{expected}; got {shorten_repr(given)}") from None
+        points = np.empty(0)
     if points.ndim != 2 or len(points) < 1 or points.shape[1] not in (2, 3) or not np.isfinite(points).all():
+        expected = "pattern must be a name, a word in capital letters, or finite points of shape (N, D), D = 2 or 3"
         raise InputError(f"{expected}; got {shorten_repr(given)}")
     return points
 
@@ -201,18 +195,20 @@ def _make_word(word: str, agents: int) -> Points:
     counts = np.floor(shares).astype(int)
     counts[np.argsort(counts - shares, kind="stable")[: agents - counts.sum()]] += 1
     # Start half a spacing from both ends, so that agents on adjoining strokes keep their distance.
-    placed = [
+    places = [
         _interpolate_stroke(stroke, (np.arange(n) + 0.5) / n) for stroke, n in zip(strokes, counts, strict=True) if n
     ]
-    return np.asarray(np.concatenate(placed) * (agents / lengths.sum()))
+    return np.asarray(np.concatenate(places) * (agents / lengths.sum()))
 
 
 def _make_strokes(word: str) -> list[Points]:
     """Return the strokes of all letters of a word, in grid units: polylines (corners, 2), from left to right."""
     strokes, left = [], 0.0
     for letter in word:
-        drawn = [[[float(digit) for digit in corner] for corner in line.split()] for line in LETTERS[letter].split("|")]
-        lines = [np.array(corners) for corners in drawn]
+        lines = [
+            np.array([[float(digit) for digit in corner] for corner in line.split()])
+            for line in LETTERS[letter].split("|")
+        ]
         strokes += [line + np.array([left, 0.0]) for line in lines]
         left += max(line[:, 0].max() for line in lines) + LETTER_GAP
     return strokes

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.pair_law import CentralizedLaw, ChannelSums, LocalLaw, PairLaw
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, feature, format_feature_name
+from equiflock.features import Channel, feature
 from equiflock.flock import Vectors
 
 
@@ -46,8 +47,8 @@ class SegregationBase(PairLaw):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Sums of v_ij, and of grad U over the same group and over other groups."""
-        same = format_feature_name("liking", distance=self.within, unit=self.unit, among="same")
-        others = format_feature_name("liking", distance=self.between, unit=self.unit, among="others")
+        same = format_spec("liking", distance=self.within, unit=self.unit, among="same")
+        others = format_spec("liking", distance=self.between, unit=self.unit, among="others")
         return ("velocity", "sum"), (same, "sum"), (others, "sum")
 
     def compute_acceleration(self, sums: ChannelSums) -> Vectors:

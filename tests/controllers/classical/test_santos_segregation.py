@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equiflock.controllers.classical.segregation import segregation_gradient
+from equiflock.controllers.classical.santos_segregation import segregation_gradient
 from equiflock.flock import Flock
 from equiflock.simulation.metrics import minimum_separation, velocity_variance
 from tests.controllers.classical.pairwise import (

@@ -9,7 +9,7 @@ import pytest
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.specs import list_choices
-from equiflock.controllers.classical.patterns import (
+from equiflock.controllers.classical.formation_patterns import (
     LETTERS,
     SHAPES,
     Pattern,

@@ -1,0 +1,19 @@
+"""The public names are those of `equiflock.api`, and `dir` lists nothing else."""
+
+from __future__ import annotations
+
+import equiflock as ef
+import equiflock.cli
+import equiflock.flock
+import equiflock.theory
+from equiflock import api
+
+
+def test_dir_lists_the_public_names_and_no_submodules() -> None:
+    # Importing a submodule makes it an attribute of the package, which dir does not list.
+    assert {"api", "cli", "flock"} <= set(vars(ef))
+    assert dir(ef) == sorted(api.__all__)
+
+
+def test_no_submodule_hides_a_public_name() -> None:
+    assert all(getattr(ef, name) is getattr(api, name) for name in api.__all__)
