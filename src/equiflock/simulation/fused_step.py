@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Int64
+from numpy.typing import NDArray
 
 from equiflock._runtime import threads
 from equiflock._runtime.jit import Array, Index, as_read_only_array, kernel
@@ -40,7 +41,7 @@ class ExpertPart(Protocol):
         """Return whether the expert acts in this step; the same at every call until `end_step`."""
         ...
 
-    def end_step(self, target: Vectors) -> None:
+    def end_step(self, target: NDArray[Any]) -> None:
         """Store the expert's accelerations (B, N, D) of this step."""
         ...
 
