@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from equiflock._runtime.memory import ReadOnlyDict
 from equiflock.features import Senses
-from equiflock.flock import Flock, FlockArrays, Observations, Roles, Vectors
+from equiflock.flock import Flock, Observations, Roles, Vectors
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -150,23 +150,15 @@ AnyBody: TypeAlias = Body | StatefulBody
 class FusedStep(Protocol):
     """Move, observe and control in one call, with the same bits as the separate parts of a flight.
 
-    `state` and `accelerations` are changed in place; `flock` is a read-only view of the state. The memory of the agents
-    stays in `sensing`.
+    The arrays of a `BodyStep` are changed in place, accelerations included; `flock` is a read-only view of the same
+    agents. The memory of the agents stays in `sensing`.
     """
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
         """Return whether it can replace these parts for this flock; called at every step, as parts may change."""
         ...
 
-    def step(
-        self,
-        flock: Flock,
-        state: FlockArrays,
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        move_first: bool,
-    ) -> Observations | None:
+    def step(self, flock: Flock, body_step: BodyStep, move_first: bool) -> Observations | None:
         """Move the active flocks if `move_first`, then observe and control; return observations (B, N, K, C, D).
 
         Return None if a flock is out of range or an acceleration is not finite: the move is done but the senses are
@@ -174,15 +166,7 @@ class FusedStep(Protocol):
         """
         ...
 
-    def skip(
-        self,
-        flock: Flock,
-        state: FlockArrays,
-        accelerations: Vectors,
-        time_step: float,
-        move_first: bool,
-        steps: int,
-    ) -> bool:
+    def skip(self, flock: Flock, body_step: BodyStep, move_first: bool, steps: int) -> bool:
         """Advance all flocks by `steps` steps, the first with a move only if `move_first`.
 
         Return False, with nothing changed, if a step would fail.

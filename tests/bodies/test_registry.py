@@ -14,9 +14,8 @@ import equiflock as ef
 class Sledge:
     friction: float = 0.1
 
-    def advance(self, *_: Any) -> None:
-        velocities = _[1]
-        velocities *= 1.0 - self.friction
+    def advance(self, step: ef.BodyStep) -> None:
+        step.velocities[:] *= 1.0 - self.friction
 
 
 def test_the_bodies_of_the_package_have_names() -> None:

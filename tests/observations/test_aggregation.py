@@ -19,6 +19,7 @@ from equiflock.features import Aggregation, paper_senses
 from equiflock.flock import Flock, Role
 from equiflock.observations.aggregation import DelayedAggregation, Obstacles, observe
 from equiflock.observations.orbit import Orbit
+from equiflock.observations.radio import Radio
 from equiflock.scenarios import random_disk
 from tests import twins
 from tests.flocks import flocks
@@ -276,3 +277,25 @@ def test_order_in_memory_does_not_change_observations() -> None:
     there.renumber(more)
     again = Flock(other.positions[:, more], other.velocities[:, more])
     assert np.array_equal(here.observe(flock)[:, order[more]], there.observe(again, agent_ids=order[more]))
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+def test_loaded_memory_is_what_agents_observed_at_the_step_before(hops: int) -> None:
+    first, second = wandering(random_disk(2, 30, seed=1), 2)
+    whole, loaded = (DelayedAggregation(paper_senses("mean", hops)) for _ in range(2))
+    loaded.load_memory(second, whole.observe(first)[:, :, : hops - 1])
+    assert loaded.observe(second).tobytes() == whole.observe(second).tobytes()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("radio", [None, Radio(packet_loss=0.3)], ids=str)
+def test_steps_that_are_rolled_back_leave_no_trace(steps: int, radio: Radio | None) -> None:
+    path = wandering(random_disk(2, 30, seed=1), 4)
+    ours, twin = (DelayedAggregation(paper_senses("mean", 3), radio=radio) for _ in range(2))
+    for now in path:
+        arguments = ours.begin_steps(now, np.arange(2), steps)
+        arguments.current[:] = np.nan
+        if steps > 1:
+            arguments.previous[:] = np.nan
+        ours.rollback()
+        assert ours.observe(now).tobytes() == twin.observe(now).tobytes()

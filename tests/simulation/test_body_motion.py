@@ -193,3 +193,12 @@ def test_a_body_that_begins_with_something_else_is_refused_in_one_line(begun: An
         ef.InputError, match=r"^init_state\(\) of Odometer must return arrays of numbers .* 1, 12; got [^\n]*$"
     ):
         ef.flight(ef.random_disk(1, 12), Push(), body=Odometer(begun))
+
+
+def test_a_body_with_another_signature_is_refused_in_one_line() -> None:
+    class Old:
+        def advance(self, positions: Any, velocities: Any) -> None: ...
+
+    text = r"^advance\(\) of Old must take one argument, an equiflock.BodyStep; got advance\(positions[^\n]*$"
+    with pytest.raises(ef.InputError, match=text):
+        ef.flight(ef.random_disk(1, 12), Push(), body=Old())

@@ -12,7 +12,7 @@ import torch
 import equiflock as ef
 from equiflock._runtime.checks import InputError, NumericRangeError
 from equiflock.flock import Flock
-from tests.simulation.test_fused_network_step import ETDAGNN, apart, network
+from tests.simulation.test_fused_step import ETDAGNN, apart, network
 
 
 def spoiled(value: float) -> Any:

@@ -219,14 +219,13 @@ def advance_limited_agents(
     clamped moves by the mean of its velocities before and after.
 
     Args:
-        positions: (B, N, D), updated in place.
-        velocities: (B, N, D), updated in place.
+        positions: (B, N, D), as the other arrays in place.
+        velocities: (B, N, D).
         roles: (B, N).
-        accelerations: (B, N, D), the commands.
-        actuators: (B, N, D), the present accelerations, updated in place; empty if there is no lag.
+        accelerations: (B, N, D), the commands, which stay.
+        actuators: (B, N, D), the present accelerations; empty if there is no lag.
         limits: the largest 2-norms of acceleration and velocity. Plain tuples are faster to pass from Python.
-        gusts: (N,) int64, ids of the agents, or (0,) without gusts; the deviation of each entry; seed; number of the
-            step.
+        gusts: ids of the agents, (N,) int64, or (0,) without gusts; deviation of each entry; seed; number of the step.
         factors: the `StepFactors` of the exact step.
         active: indices of the flocks to move.
         first: the first agent to move.

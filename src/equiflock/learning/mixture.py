@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses
-from equiflock.flock import Flock, Observations, Vectors
+from equiflock.flock import Flock, Observations
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import AnyBody, Controller, FusedStep, LocalController, Sensing
 from equiflock.simulation.flight_builder import make_decision_function
@@ -43,7 +43,7 @@ class Mixture:
         self.senses: Senses = student.senses
         self.beta = beta
         self.rng = rng
-        self.target: Vectors | None = None
+        self.target: NDArray[Any] | None = None
         self.expert = expert
         # The compiled form, if any, is a snapshot of the current weights.
         self.call_student: Callable[..., NDArray[Any]] = as_numpy_function(student)
@@ -66,7 +66,7 @@ class Mixture:
             self._expert_acts = bool(self.rng.random() < self.beta)
         return self._expert_acts
 
-    def end_step(self, target: Vectors) -> None:
+    def end_step(self, target: NDArray[Any]) -> None:
         """Store the expert's accelerations (B, N, D) of this step; the next one draws again."""
         self.target, self._expert_acts = target, None
 

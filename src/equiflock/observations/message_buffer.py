@@ -111,8 +111,7 @@ class MessageBuffer:
             self._silent_from = np.where(flock.muted, np.minimum(self._silent_from, self.step), NEVER)
         if self.radio.memory > 0:
             if self._history is None:
-                slots, D = self.radio.memory + 1, flock.shape[2]
-                self._history = _make_history(slots, B, N, D, previous.shape[2])
+                self._history = _make_history(self.radio.memory + 1, *flock.shape, previous.shape[2])
             for history, message in zip(self._history, (flock.positions, flock.velocities, previous), strict=True):
                 history[self.step % len(history)] = message
 
@@ -259,18 +258,16 @@ class MessageBuffer:
         if self._history is None:
             return
         # New agents have sent nothing yet; their current state only has to fit into the cells.
-        old, new = (
-            self._history,
-            _make_history(len(self._history.positions), *flock.shape, self._history.older_hops.shape[3]),
-        )
+        slots, size = len(self._history.positions), self._history.older_hops.shape[3]
+        new = _make_history(slots, *flock.shape, size)
         new.positions[:], new.velocities[:] = flock.positions, flock.velocities
-        for fresh, history in zip(new, old, strict=True):
+        for fresh, history in zip(new, self._history, strict=True):
             fresh[:, :, :kept] = history[:, :, keep]
         self._history, self._cells = new, None
 
 
 def _make_history(slots: int, B: int, N: int, D: int, size: int) -> MessageHistory:
-    """Allocate the messages of so many steps; `size` is K * C * D."""
+    """Allocate the messages of `slots` steps; `size` is K * C * D."""
     # Kernels sum whole passes of columns, so they read beyond the last row of the older hops.
     shape = slots, B, N, size
     older_hops = np.zeros(math.prod(shape) + COLUMNS_PER_PASS, np.float32)[: math.prod(shape)].reshape(shape)

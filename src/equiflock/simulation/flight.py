@@ -127,7 +127,7 @@ class Flight(Iterator[Moment]):
             self._update_outcomes(check_outcomes(self.ending(time, flock, self._flying), len(flock)))
         # Sense Z(t), then decide a(t) from it; if the fused step fails, its parts raise the error.
         if fused is not None and len(self._active) > 0:
-            observations = fused.step(flock, self._state, self._accelerations, self.time_step, self._active, move_first)
+            observations = fused.step(flock, self._make_body_step(), move_first)
         if observations is None:
             observations = self.sensing.observe(flock, self._flying, self._agent_ids)
             self._compute_accelerations(flock, observations, time)
@@ -165,8 +165,7 @@ class Flight(Iterator[Moment]):
         can_fuse = can_fuse and len(self._active) == len(self._flock)
         while remaining > 0 and can_fuse and (fused := self._get_fused_step()) is not None:
             count = min(remaining, max(AGENT_STEPS_PER_CALL // self._flock.roles.size, 1))
-            state = self._flock, self._state, self._accelerations
-            if not fused.skip(*state, self.time_step, self._step >= 0, count):
+            if not fused.skip(self._flock, self._make_body_step(), self._step >= 0, count):
                 break
             self._step, remaining = self._step + count, remaining - count
         # Otherwise one by one; so, too, if a fused step fails, to raise the error of the right step.
@@ -283,9 +282,17 @@ class Flight(Iterator[Moment]):
 
     def _make_body_step(self) -> BodyStep:
         """Return the commanded step as the body takes it."""
-        positions, velocities, *_ = self._state
-        agents = positions, velocities, self._roles, self._accelerations
-        return BodyStep(*agents, self.time_step, self._active, self._moving_body.state, self._step, self._agent_ids)
+        return BodyStep(
+            self._state.positions,
+            self._state.velocities,
+            self._roles,
+            self._accelerations,
+            self.time_step,
+            self._active,
+            self._moving_body.state,
+            self._step,
+            self._agent_ids,
+        )
 
     def _get_fused_step(self) -> FusedStep | None:
         """Return the fused step, or None if there is none, an agent has failed, or it does not fit flock and parts."""

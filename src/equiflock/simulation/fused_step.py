@@ -14,7 +14,7 @@ import math
 from typing import Any, Protocol
 
 import numpy as np
-from jaxtyping import Int64
+from numpy.typing import NDArray
 
 from equiflock._runtime import threads
 from equiflock._runtime.jit import Array, Index, as_read_only_array, kernel
@@ -23,10 +23,10 @@ from equiflock.bodies import DoubleIntegrator
 from equiflock.bodies.double_integrator import advance_agents
 from equiflock.controllers.classical.tanner import EMPTY, Tanner, compute_tanner
 from equiflock.controllers.networks.compiled import CompiledNetwork, evaluate_network
-from equiflock.flock import FOLLOWER, Flock, FlockArrays, Observations, Vectors
+from equiflock.flock import FOLLOWER, Flock, Observations
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.observations.aggregation_kernels import aggregate_flocks
-from equiflock.protocols import AnyBody, Sensing
+from equiflock.protocols import AnyBody, BodyStep, Sensing
 
 
 class ExpertPart(Protocol):
@@ -40,7 +40,7 @@ class ExpertPart(Protocol):
         """Return whether the expert acts in this step; the same at every call until `end_step`."""
         ...
 
-    def end_step(self, target: Vectors) -> None:
+    def end_step(self, target: NDArray[Any]) -> None:
         """Store the expert's accelerations (B, N, D) of this step."""
         ...
 
@@ -118,28 +118,17 @@ class CompiledStep:
         same_parts = sensing is self.sensing and body is self.body
         return same_parts and N <= MAX_SMALL_FLOCK and self.dimensions in (None, D)
 
-    def step(
-        self,
-        flock: Flock,
-        state: FlockArrays,
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        move_first: bool,
-    ) -> Observations | None:
+    def step(self, flock: Flock, body_step: BodyStep, move_first: bool) -> Observations | None:
         """Move the active flocks if `move_first`, then observe and decide; return observations (B, N, K, C, D).
 
         Observations and accelerations of other flocks become zero. Return None if a value is out of range: the move is
         done, but the senses are as before.
         """
-        if len(active) < len(flock):
-            accelerations[np.delete(np.arange(len(flock)), active)] = 0.0
-        fine = self._run_kernel(flock, state, accelerations, time_step, active, move_first, 1)
-        return self.sensing.observations if fine else None
+        if len(body_step.active) < len(flock):
+            body_step.accelerations[np.delete(np.arange(len(flock)), body_step.active)] = 0.0
+        return self.sensing.observations if self._run_kernel(flock, body_step, move_first, 1) else None
 
-    def skip(
-        self, flock: Flock, state: FlockArrays, accelerations: Vectors, time_step: float, move_first: bool, steps: int
-    ) -> bool:
+    def skip(self, flock: Flock, body_step: BodyStep, move_first: bool, steps: int) -> bool:
         """Make `steps` steps of all flocks, the first with a move only if `move_first`.
 
         Return False, with state, accelerations and senses restored, if a step fails. With an expert, return False at
@@ -148,35 +137,26 @@ class CompiledStep:
         if self._expert is not None:
             return False
         # Flocks advance independently: if one fails, the others are further ahead, so all are restored.
-        changed = state.positions, state.velocities, accelerations
+        changed = body_step.positions, body_step.velocities, body_step.accelerations
         copies = [array.copy() for array in changed]
-        all_flocks = np.arange(len(flock))
-        fine = self._run_kernel(flock, state, accelerations, time_step, all_flocks, move_first, steps)
+        fine = self._run_kernel(flock, body_step, move_first, steps)
         if not fine:
             for array, copy in zip(changed, copies, strict=True):
                 array[:] = copy
         return fine
 
-    def _run_kernel(
-        self,
-        flock: Flock,
-        state: FlockArrays,
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        move_first: bool,
-        steps: int,
-    ) -> bool:
+    def _run_kernel(self, flock: Flock, body_step: BodyStep, move_first: bool, steps: int) -> bool:
         """Call the kernel; each thread makes all steps of some of the active flocks.
 
         Return False if a step fails: the senses are restored, other arrays are not.
         """
+        positions, velocities, roles, accelerations, time_step, active, *_ = body_step
         expert, expert_args = self._expert, None
         if expert is not None:
             target = np.empty_like(accelerations)
             buffers = expert.sensing.begin_steps(flock, active)
             expert_args = *buffers, self._tanner_args, target, expert.draw()
-        arrays = state.positions, state.velocities, state.roles, flock.groups, accelerations
+        arrays = positions, velocities, roles, flock.groups, accelerations
         common = *arrays, *self.sensing.begin_steps(flock, active, steps), self._network, expert_args, time_step
         # One thread makes the step of a single flock, whatever its size.
         if len(active) == 1:

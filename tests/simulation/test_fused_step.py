@@ -19,7 +19,7 @@ from equiflock.controllers.loading import make_network
 from equiflock.flock import Flock, Role
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import FusedStep, Moment
-from equiflock.simulation import fused_step as fused_network_step
+from equiflock.simulation import fused_step
 from equiflock.simulation.flight import Flight
 from equiflock.simulation.flight_builder import make_decision_function
 from tests.flocks import flocks
@@ -49,13 +49,13 @@ def flown(loop: Flight, steps: int) -> list[tuple[Any, ...]]:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many steps were asked of the kernel, call by call."""
     asked: list[int] = []
-    kernel = fused_network_step.step_flocks
+    kernel = fused_step.step_flocks
 
     def step_flocks(*known: Any) -> Any:
         asked.append(known[-1])
         return kernel(*known)
 
-    monkeypatch.setattr(fused_network_step, "step_flocks", step_flocks)
+    monkeypatch.setattr(fused_step, "step_flocks", step_flocks)
     return asked
 
 
@@ -178,7 +178,7 @@ def test_a_flight_of_one_s_own_sees_every_moment(calls: list[int]) -> None:
         make_decision_function(ETDAGNN),
         DoubleIntegrator(),
     )
-    step = fused_network_step.make_fused_step(sensing, compiled, body)
+    step = fused_step.make_fused_step(sensing, compiled, body)
     assert isinstance(step, FusedStep)
     loop, twin = Watched(start, sensing, decide, body, time_step=0.01, fused=step), apart(start, ETDAGNN)
     loop.skip(5)
@@ -260,13 +260,13 @@ def test_other_parts_fly_by_themselves(options: dict[str, Any], calls: list[int]
 )
 def test_a_fused_flight_by_a_radio_that_remembers_nothing_is_that_of_its_parts(radio: ef.Radio) -> None:
     start, network = ef.random_disk(5, 30, seed=1), ef.load("etdagnn")
-    fused_network_step, parts = (ef.flight(start, network, radio=radio) for _ in range(2))
-    assert fused_network_step._fused is not None
+    fused, parts = (ef.flight(start, network, radio=radio) for _ in range(2))
+    assert fused._fused is not None
     parts._fused = None
     for steps in (0, 0, 7, 0, 4):
-        for loop in (fused_network_step, parts):
+        for loop in (fused, parts):
             loop.skip(steps)
-        one, other = next(fused_network_step), next(parts)
+        one, other = next(fused), next(parts)
         assert one.step == other.step
         for name in ("observations", "accelerations"):
             assert np.array_equal(getattr(one, name), getattr(other, name))
