@@ -40,10 +40,10 @@ if __name__ == "__main__":
 def tiny(tmp_path: Path) -> Path:
     """A package with one kernel, whose constant is in another file, and our way of caching it."""
     package = tmp_path / "one" / "equiflock"
-    (package / "runtime").mkdir(parents=True)
-    for name in ("__init__.py", "runtime/__init__.py"):
+    (package / "_runtime").mkdir(parents=True)
+    for name in ("__init__.py", "_runtime/__init__.py"):
         (package / name).touch()
-    for name in ("runtime/jit.py", "runtime/compile_progress.py", "runtime/kernel_cache.py"):
+    for name in ("_runtime/jit.py", "_runtime/compile_progress.py", "_runtime/kernel_cache.py"):
         shutil.copy2(PACKAGE / name, package / name)
     (package / "tiny.py").write_text(TINY)
     (package / "constants.py").write_text("FACTOR = 2.0\n")
