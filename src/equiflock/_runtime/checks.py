@@ -54,10 +54,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 def raise_wrong_choice(name: str, value: object, choices: tuple[str, ...], more: str = "") -> NoReturn:
-    """Raise InputError for a name that is not among `choices`, with a suggestion if one is close.
-
-    `more` continues the list of choices, such as ", or a registered one".
-    """
+    """Raise InputError for a name that is not among `choices`; `more` continues the list, such as ", or a file"."""
     hint = format_suggestion(str(value), choices)
     raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}{more}; got {value!r}{hint}")
 
@@ -81,10 +78,7 @@ def format_suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def _is_close(a: str, b: str, distance: int) -> bool:
-    """Return whether two names, with this edit distance, are close enough for a suggestion (see `suggest_name`).
-
-    The allowed distance is smaller than the length of the shorter name.
-    """
+    """Return whether two names with this edit distance are close enough for a suggestion (see `suggest_name`)."""
     short, long = sorted((a, b), key=len)
     # Two short names, such as "no" and "xy", may be two edits apart and have nothing in common.
     return distance <= min(MAX_EDITS, len(short) - 1) or (len(short) >= MIN_PREFIX and long.startswith(short))

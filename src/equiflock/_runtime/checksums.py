@@ -50,12 +50,7 @@ def write_text(text: str, path: Path) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Return the text that `write_text` wrote, without the checksum.
-
-    Raises:
-        DamagedError: if the checksum is missing or does not match.
-        OSError: if the file cannot be read.
-    """
+    """Return the text that `write_text` wrote, without the checksum; raise DamagedError if it does not match."""
     # The last such line is the checksum, even if a line of the text looks like one.
     content, prefix, last = path.read_bytes().rpartition(CHECKSUM_PREFIX.encode())
     if not prefix or last != f"{compute_checksum(content)}\n".encode():
@@ -77,24 +72,21 @@ def format_json(content: Mapping[str, Any]) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object that `write_json` wrote, without its checksum.
 
-    Raises:
-        DamagedError: if the file is not JSON, or its checksum is missing or does not match.
-        OSError: if the file cannot be read.
+    Raise DamagedError if the file is not JSON, or its checksum is missing or does not match.
     """
     try:
         content = json.loads(path.read_bytes())
-        has_checksum = isinstance(content, dict) and CHECKSUM_KEY in content
-        matches = has_checksum and content.pop(CHECKSUM_KEY) == _compute_json_checksum(content)
+        if not isinstance(content, dict) or CHECKSUM_KEY not in content:
+            raise DamagedError(f"{path} is damaged: it has no checksum")
+        if content.pop(CHECKSUM_KEY) == _compute_json_checksum(content):
+            return content
+    except DamagedError:
+        raise
     except (ValueError, RecursionError):
-        has_checksum, matches = True, False
-    if not has_checksum:
-        raise DamagedError(f"{path} is damaged: it has no checksum")
-    if not matches:
-        raise DamagedError(f"{path} is damaged: its checksum does not match")
-    return dict(content)
+        pass
+    raise DamagedError(f"{path} is damaged: its checksum does not match")
 
 
 def _compute_json_checksum(content: Mapping[str, Any]) -> str:
-    """Return the checksum of the JSON text of an object with sorted keys."""
-    # Sorted, so that the checksum does not depend on the order of entries.
+    """Return the checksum of the JSON text of an object, which does not depend on the order of its entries."""
     return compute_checksum(json.dumps(content, sort_keys=True).encode())

@@ -30,10 +30,7 @@ CLEAR_LINE = "\r\x1b[2K"
 
 
 def format_progress() -> str | None:
-    """Return a text such as "compiling kernels, first run only: 23 of 72", or None if there is nothing to show.
-
-    That is if no kernel is being compiled now, or if compiling took less than DISPLAY_DELAY seconds in total so far.
-    """
+    """Return a text such as "compiling kernels, first run only: 23 of 72"; None if nothing is compiled, or not long."""
     return _listener.format_text() if _listener.is_slow else None
 
 
@@ -69,10 +66,8 @@ class _Listener(event.Listener):
 
     def format_text(self) -> str:
         """Return the progress text: compiled kernels, of these plus the reachable ones that are not compiled yet."""
-        # Kernels without a compiled overload may still need one.
-        waiting = {id(each) for each in self._reachable if not each.overloads} | {
-            id(each) for each in self._compiling_stack
-        }
+        uncompiled = (each for each in self._reachable if not each.overloads)
+        waiting = {id(each) for each in (*uncompiled, *self._compiling_stack)}
         return f"{PROGRESS_TEXT}: {self._compiled_count} of {self._compiled_count + len(waiting)}"
 
     def on_start(self, event: Any) -> None:
@@ -98,7 +93,7 @@ class _Listener(event.Listener):
             self._write(CLEAR_LINE)
 
     def _show(self) -> None:
-        """Write the progress to standard error if compiling is slow, no display shows it, and this is no child process.
+        """Write the progress to standard error if compiling is slow and no display shows it.
 
         On a terminal one line is rewritten each time; elsewhere a line without numbers is written once.
         """

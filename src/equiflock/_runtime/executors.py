@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import hashlib
 import importlib
-import json
 import multiprocessing
 import os
 import queue
@@ -26,13 +25,13 @@ from functools import cache
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
 from equiflock._runtime.checks import InputError, check_count
 from equiflock._runtime.files import delay_sigint, ignore_sigint_in_children
-from equiflock._runtime.jobs import Job, compute_result, get_result_path, is_done, write_result
+from equiflock._runtime.jobs import Job, compute_result, is_done, write_result
 from equiflock._runtime.provenance import read_package_versions, set_plugin_checksums
 
 if TYPE_CHECKING:
@@ -44,6 +43,9 @@ CONNECT_TIMEOUT = 15
 """Seconds to wait for a Dask scheduler and for its first worker."""
 POLL_INTERVAL = 0.2
 """Longest time between two looks at the messages of jobs and at `should_stop`, in seconds."""
+
+_job_lock = threading.Lock()
+"""Held by a worker thread of a cluster during a job, which sets torch's threads and seed for the whole process."""
 
 Prepare: TypeAlias = Callable[[], object] | None
 """Importable function that a worker calls before every job, for example to register controllers."""
@@ -167,10 +169,10 @@ class Executor:
         return self.here and self.workers == 1 and self.scheduler is None
 
     def _run_here(self, jobs: Sequence[Job]) -> Iterator[tuple[int, pd.DataFrame | BaseException]]:
-        """Run the jobs in this process, one after another. Exceptions such as KeyboardInterrupt are raised."""
+        """Run the jobs in this process, one after another; KeyboardInterrupt is raised."""
         global _channel
         for number, job in enumerate(jobs):
-            before, _channel = _channel, Channel(self.on_message, self.should_stop)
+            before, _channel = _channel, (self.on_message, self.should_stop)
             outcome: pd.DataFrame | BaseException
             try:
                 outcome = _prepare_and_compute(job, self.prepare)
@@ -210,12 +212,7 @@ class Executor:
         assert self._pool is not None
         if self.scheduler is None:
             return self._pool.submit(_prepare_and_compute, job, self.prepare)
-        fingerprint = fingerprint_program()
-        # Dask computes each key once: two commands share the result of the same job of the same program.
-        # The repr of `prepare` contains its memory address, so jobs with a plugin are not shared.
-        suffix = hashlib.sha256(f"{json.dumps(fingerprint)} {self.prepare!r}".encode()).hexdigest()[:8]
-        options: Any = {"key": f"{get_result_path(job, Path()).stem}-{suffix}"}
-        return self._pool.submit(_run_on_cluster, job, self.prepare, fingerprint, **options)
+        return self._pool.submit(_run_on_cluster, job, self.prepare, fingerprint_program())
 
     def _exchange_messages(self) -> None:
         """Pass the messages of local jobs to `on_message`, and a request to stop to the jobs."""
@@ -262,30 +259,18 @@ class Executor:
                 gc.collect()
 
 
-# Jobs that talk to the process that started them.
-
-
-class Channel(NamedTuple):
-    """The connection of a job to its executor."""
-
-    send: Callable[[Any], object]
-    should_stop: Callable[[], bool]
-
-
-_channel = Channel(lambda message: None, lambda: False)
+_channel: tuple[Callable[[Any], object], Callable[[], bool]] = (lambda message: None), (lambda: False)
+"""Connection of a running job to its executor: functions that send a message and return whether it should stop."""
 
 
 def send_message(message: Any) -> None:
     """Send a picklable message from a running job to `on_message` of its executor; on a cluster it is dropped."""
-    _channel.send(message)
+    _channel[0](message)
 
 
 def is_stop_requested() -> bool:
     """Return, inside a job, whether it should end early; always False on a cluster."""
-    return _channel.should_stop()
-
-
-# Local processes.
+    return _channel[1]()
 
 
 def get_process_context() -> ForkServerContext | SpawnContext:
@@ -320,7 +305,7 @@ def get_process_context() -> ForkServerContext | SpawnContext:
 def _initialize_worker(send: Callable[[Any], object], should_stop: Callable[[], bool]) -> None:
     """Set up a worker process: ignore Ctrl-C, which the parent handles, and exit with the parent."""
     global _channel
-    _channel = Channel(send, should_stop)
+    _channel = send, should_stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
@@ -338,12 +323,6 @@ def _prepare_and_compute(job: Job, prepare: Prepare) -> pd.DataFrame:
     if prepare is not None:
         prepare()
     return compute_result(job)
-
-
-# Workers of a Dask scheduler.
-
-_job_lock = threading.Lock()
-"""Held by a worker thread during a job, which sets torch's threads and seed for the whole process."""
 
 
 @contextmanager

@@ -29,8 +29,7 @@ def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) 
     `replace_folder`. Content is flushed to disk before it is renamed, so that a power failure cannot leave a name
     without its content.
     """
-    # Follow links: replace the target, not the link.
-    target = Path(path).resolve()
+    target = Path(path).resolve()  # replace the target of a link, not the link
     if target.is_dir() and not replace_folder:
         raise InputError(f"{path} is a folder: choose another name or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +102,6 @@ def check_absent(path: str | os.PathLike[str]) -> None:
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise InputError, before any work is done, if the nearest existing parent folder of `path` is not writable."""
-    # A missing folder will be created, so check its nearest existing ancestor.
     folder = Path(path).resolve().parent
     while not folder.exists():
         folder = folder.parent
@@ -115,11 +113,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def lock_dir(folder: Path, wait: bool = False) -> Iterator[None]:
     """Lock an existing folder against other processes, by a file .lock in it, which stays.
 
-    The system releases the lock even if this process is killed.
-
-    Args:
-        folder: the folder.
-        wait: wait while another process holds the lock instead of raising InputError.
+    If another process holds the lock, wait or raise InputError. The system releases the lock even if this process is
+    killed.
     """
     lock = FileLock(folder / ".lock", timeout=-1 if wait else 0)
     try:
@@ -151,10 +146,7 @@ def ignore_sigint_in_children() -> Iterator[None]:
 
 @contextmanager
 def delay_sigint() -> Iterator[None]:
-    """Delay Ctrl-C until the end of a short block, where libraries do not clean up after an interruption.
-
-    Does nothing on threads other than the main one, which are never interrupted.
-    """
+    """Delay Ctrl-C until the end of a short block, where libraries do not clean up after an interruption."""
     # Python delivers signals to the main thread only, so other threads are never interrupted.
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -9,30 +9,20 @@ from collections.abc import Iterable
 
 from equiflock._runtime.checks import InputError
 
-# Automatic import of submodules: a new part of the package is one new file.
-
 
 def import_submodules(package: str, path: Iterable[str]) -> None:
-    """Import every direct submodule of a package in alphabetical order, so that each registers its parts.
+    """Import every direct submodule of a package with this `__name__` and `__path__`, so that each registers its parts.
 
-    Args:
-        package: its `__name__`.
-        path: its `__path__`.
+    The order is alphabetical.
     """
     for module in sorted(pkgutil.iter_modules(path), key=lambda module: module.name):
         importlib.import_module(f"{package}.{module.name}")
 
 
-# Optional dependencies, which extras of the package install.
-
-
 def require_modules(extra: str, purpose: str, *modules: str) -> None:
-    """Raise InputError, with the command that installs them, if one of these modules is not installed; import none.
+    """Raise InputError, with the extra that installs them, if one of these modules is missing; import none.
 
-    Args:
-        extra: extra of the package that installs the modules, such as "train".
-        purpose: subject of the error message: the feature that needs them.
-        modules: module names.
+    `purpose` is the subject of the message, the feature that needs them.
     """
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
@@ -40,5 +30,5 @@ def require_modules(extra: str, purpose: str, *modules: str) -> None:
 
 
 def require_torch(purpose: str) -> None:
-    """Raise InputError if torch is not installed; `purpose` is the subject of the message."""
+    """Raise InputError if torch is not installed; see `require_modules`."""
     require_modules("train", purpose, "torch")

@@ -1,4 +1,4 @@
-"""Compilation of kernels by Numba, without the GIL and cached on disk (`runtime.kernel_cache`)."""
+"""Compilation of kernels by Numba, without the GIL and cached on disk (`kernel_cache`)."""
 
 from __future__ import annotations
 
@@ -47,6 +47,10 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined]
         """Return a b + c."""
         return a * b + c
 
+    def as_read_only_array(array: Any) -> Any:
+        """Return the array."""
+        return array
+
 else:
 
     @intrinsic
@@ -57,15 +61,6 @@ else:
         explicit calls keep the bits the same.
         """
         return types.float32(types.float32, types.float32, types.float32), _build_fma
-
-
-if config.DISABLE_JIT:  # type: ignore[attr-defined]
-
-    def as_read_only_array(array: Any) -> Any:
-        """Return the array."""
-        return array
-
-else:
 
     @intrinsic
     def as_read_only_array(context: Any, array: Any) -> Any:
@@ -80,8 +75,6 @@ def _build_view(context: Any, builder: Any, signature: Any, arguments: Any) -> A
 def _build_fma(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return builder.fma(*arguments)
 
-
-# Two kernels with which benchmarks measure the limits of the machine.
 
 PEAK_LANES = 128
 """Number of float32 that fit into the vector registers of a core."""

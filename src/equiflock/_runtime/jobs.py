@@ -34,7 +34,7 @@ class Job(Protocol):
 
 
 def is_done(job: Job, folder: Path, on_damage: Callable[[str], object] = lambda text: None) -> bool:
-    """Return whether the job's result exists and is intact; report a damaged one to `on_damage` and return False."""
+    """Return whether the job's result exists and is intact; report a damaged one to `on_damage`."""
     try:
         read_text(get_result_path(job, folder))
     except FileNotFoundError:

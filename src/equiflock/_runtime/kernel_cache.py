@@ -76,7 +76,6 @@ def compute_cache_key(package: Path = PACKAGE) -> str:
 
 
 def _read_change_times(paths: list[Path]) -> list[tuple[int, int]]:
-    """Return the modification and status change times of files."""
     return [(status.st_mtime_ns, status.st_ctime_ns) for status in map(os.stat, paths)]
 
 
@@ -98,9 +97,9 @@ def get_cache_root() -> Path:
 
 @cache
 def get_key_dir() -> Path | None:
-    """Return the folder of this process's kernels, created if missing, or None if it cannot be used or is not private.
+    """Return the folder of this process's kernels, created if missing.
 
-    In that case print a notice to standard error. Both happen once per process.
+    Return None, with a notice on standard error, if it cannot be used or is not private.
     """
     root = get_cache_root()
     try:
@@ -128,10 +127,7 @@ def _check_private(folder: Path) -> None:
 
 
 def open_key_dir(root: Path, key: str) -> Path:
-    """Return the folder of a key, created or marked as used now; if it is new, remove unused keys.
-
-    Raise OSError if the folder is not private to the user.
-    """
+    """Return the folder of a key, created or marked as used now; if it is new, remove unused keys."""
     folder = root / key
     try:
         folder.mkdir(mode=0o700)
@@ -144,10 +140,7 @@ def open_key_dir(root: Path, key: str) -> Path:
 
 
 def remove_unused_keys(root: Path) -> None:
-    """Remove all keys that were not used for MAX_UNUSED_DAYS days.
-
-    A process that uses one at this moment recompiles its kernels.
-    """
+    """Remove all keys that were not used for MAX_UNUSED_DAYS days."""
     oldest = time.time() - MAX_UNUSED_DAYS * 24 * 3600
     for folder in root.iterdir():
         # Another process may remove it at the same time.
@@ -185,10 +178,7 @@ class KernelCache(_Cache):
         return CompileResult._rebuild(target_context, *reduced) if signature == _normalize_types(sig) else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save a compiled kernel, unless its code contains addresses of this process or the sources changed.
-
-        The write is atomic. Failures to write are ignored.
-        """
+        """Save a compiled kernel atomically, unless its code contains addresses of this process or sources changed."""
         path = self._path(sig, data.codegen)
         if path is None or data.lifted or data.library.has_dynamic_globals or not _sources_are_unchanged():
             return
@@ -221,13 +211,9 @@ class KernelCache(_Cache):
         return folder / f"{self.function.__name__}-{hashlib.sha256(described.encode()).hexdigest()[:32]}.kernel"
 
     def enable(self) -> None:
-        """Do nothing: this cache is always on."""
+        """Do nothing: this cache is always on, and files are removed together with their key."""
 
-    def disable(self) -> None:
-        """Do nothing: this cache is always on."""
-
-    def flush(self) -> None:
-        """Do nothing: files are removed together with their key."""
+    disable = flush = enable
 
 
 def _normalize_types(sig: Any) -> tuple[Any, Any]:

@@ -7,8 +7,6 @@ from typing import Any, NoReturn
 
 from numpy.typing import NDArray
 
-# Read-only arrays and dictionaries.
-
 
 def as_read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only view of an array, which itself stays writable; both share the memory."""
@@ -29,9 +27,6 @@ class ReadOnlyDict(dict[str, Any]):
     def __reduce__(self) -> tuple[type[ReadOnlyDict], tuple[dict[str, Any]]]:
         """Pickle as a plain dictionary that becomes read-only again."""
         return ReadOnlyDict, (dict(self),)
-
-
-# Physical memory of the machine.
 
 
 def read_physical_memory() -> float:

@@ -65,7 +65,6 @@ def lock_run_dir(
         output_patterns: file name patterns of results of this kind.
         force: remove existing results first, if the folder contains results of this kind and nothing else.
     """
-    # Lock first: another process may be writing to the folder.
     check_writable(folder / CONFIG)
     folder.mkdir(parents=True, exist_ok=True)
     with lock_dir(folder):
@@ -83,9 +82,7 @@ def write_config(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the kind and settings that `write_config` wrote.
 
-    Raises:
-        DamagedError: if the checksum does not match.
-        VersionMismatchError: if a version with another format of run directories wrote it.
+    Raise DamagedError if the checksum does not match, and VersionMismatchError if another version wrote it.
     """
     config = read_json(folder / CONFIG)
     if config.pop("format", None) != FORMAT:
@@ -136,12 +133,8 @@ def _find_conflict(folder: Path, wanted: Mapping[str, Any]) -> str:
 def remove_results(folder: Path, kind: str, output_patterns: Sequence[str]) -> None:
     """Remove results of a kind and the config from a folder, which may be missing; hidden files stay.
 
-    If the folder contains anything else, raise InputError and remove nothing.
-
-    Args:
-        folder: run directory; its config, even if damaged, must state the kind.
-        kind: such as "sweep".
-        output_patterns: file name patterns of results of this kind.
+    If the config, even if damaged, states another kind, or if there are other files, raise InputError and remove
+    nothing.
     """
     inside = list_visible(folder) if folder.is_dir() else []
     if not inside:
@@ -196,10 +189,7 @@ def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
 
 
 def _has_results(folder: Path) -> bool:
-    """Return whether a folder contains files, at any depth, other than its config and hidden ones.
-
-    If `folder` is a file, return True.
-    """
+    """Return whether a folder contains files, at any depth, other than its config and hidden ones, or is a file."""
     if not folder.is_dir():
         return folder.exists()
     inside = (path for path in folder.rglob("*") if not path.name.startswith(".") and path != folder / CONFIG)

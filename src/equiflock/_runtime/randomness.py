@@ -1,4 +1,11 @@
-"""Random numbers: named streams, and for kernels hashes of, for example, (seed, flock, step, sender, receiver)."""
+"""Random numbers: named streams, and for kernels hashes of, for example, (seed, flock, step, sender, receiver).
+
+Drawing more numbers from one named stream never changes another. The numbers of a sequential generator depend on the
+order of calls; those of a hash do not, so threads may draw in any order. In kernels:
+
+    h = hash_combine(hash_combine(hash_seed(seed), flock), step)
+    if hash_to_uniform(h) < probability: ...
+"""
 
 from __future__ import annotations
 
@@ -9,14 +16,6 @@ import numpy as np
 
 from equiflock._runtime.checks import check_count
 from equiflock._runtime.jit import Array, Index, inline_kernel
-
-# Counter-based random numbers for kernels: a number is a hash of, for example, (seed, flock, step, sender, receiver).
-#
-# The numbers of a sequential generator depend on the order of calls; those of a hash do not, so threads may draw in any
-# order. In kernels, where uint64 arithmetic wraps around:
-#
-#     h = hash_combine(hash_combine(hash_seed(seed), flock), step)
-#     if hash_to_uniform(h) < probability: ...
 
 # SplitMix64 (Steele, Lea, Flood 2014): increment of its counter and constants of its finalizer.
 GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -39,6 +38,14 @@ def _compute_quantiles() -> Array:
 
 
 NORMAL_QUANTILES = _compute_quantiles()
+
+
+def make_rng(seed: int, *names: str | int) -> np.random.Generator:
+    """Return the generator of (seed, names), such as `make_rng(0, "initial", "test", 7)`; it is deterministic."""
+    check_count("seed", seed, least=0)
+    # CRC-32 of a name, since Python's hash of a string differs between processes.
+    key = tuple(name if isinstance(name, int) else zlib.crc32(name.encode()) for name in names)
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
 @inline_kernel
@@ -77,14 +84,3 @@ def hash_to_uniform(h: Index) -> float:
 def hash_to_normal(h: Index, index: Index) -> Index:
     """Return a standard normal float32; a hash provides five of them, `index` 0 to 4."""
     return NORMAL_QUANTILES[(h >> (np.uint64(index) * np.uint64(NORMAL_BITS))) & NORMAL_MASK]
-
-
-# Named random streams: drawing more numbers from one never changes another.
-
-
-def make_rng(seed: int, *names: str | int) -> np.random.Generator:
-    """Return the generator of (seed, names), such as `make_rng(0, "initial", "test", 7)`; it is deterministic."""
-    check_count("seed", seed, least=0)
-    # CRC-32 of a name, since Python's hash of a string differs between processes.
-    key = tuple(name if isinstance(name, int) else zlib.crc32(name.encode()) for name in names)
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))

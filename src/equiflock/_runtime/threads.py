@@ -29,11 +29,11 @@ _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_process = -1
 _count: ContextVar[int | None] = ContextVar("threads", default=None)
+"""Set by `use`, separately in each thread and asynchronous task."""
 
 
 def count() -> int:
     """Return the number of threads of kernels: set by `use`, else by EQUIFLOCK_THREADS, else one per core."""
-    # A context variable, so that each thread and asynchronous task has its own value.
     chosen = _count.get()
     if chosen is not None:
         return chosen
@@ -42,7 +42,6 @@ def count() -> int:
         if not named.isdigit() or int(named) < 1:
             raise InputError(f"EQUIFLOCK_THREADS must be an integer of at least 1; got {named!r}")
         return int(named)
-    # The cores available to this process, which may be fewer than the machine has.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -73,20 +72,14 @@ def run_parallel(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -
 
 
 def split_range(size: int, least: int) -> list[tuple[int, int]]:
-    """Split range(size) into at most `count()` half-open ranges (first, last) of nearly equal size.
-
-    Each has at least `least` numbers; there is one range, (0, size), if `size` is too small for two.
-    """
+    """Split range(size) into at most `count()` half-open ranges of nearly equal size, which is at least `least`."""
     most = size // max(least, 1)
     parts = min(count(), most) if most > 1 else 1
     return list(itertools.pairwise(size * part // parts for part in range(parts + 1)))
 
 
 def split_flocks(flocks: int, agents: int) -> list[tuple[int, int]]:
-    """Split range(flocks) into half-open ranges, one per thread, with at least AGENTS_PER_THREAD agents if possible.
-
-    `agents` is the number of agents of a flock.
-    """
+    """Split range(flocks) into half-open ranges, one per thread, with at least AGENTS_PER_THREAD agents if possible."""
     return split_range(flocks, -(-AGENTS_PER_THREAD // agents))  # rounded up
 
 

@@ -32,10 +32,19 @@ class _DefaultNumber(int):
     """Default number, distinguishable by its type from the same number given by the user."""
 
 
+ADAPTABLE_FIELDS: dict[str, Any] = {
+    "controller": _DefaultName,
+    "epochs": _DefaultNumber,
+    "hops": _DefaultNumber,
+    "dimensions": _DefaultNumber,
+}
+"""Fields of the recipe that --from or --resume may set, with the types of their defaults."""
+
+
 def _default_recipe() -> DAgger:
     """Return the default recipe; defaults that --from or --resume may change have marker types, unlike values given."""
-    marked: Any = {name: _DefaultNumber(getattr(DAgger, name)) for name in ("epochs", "hops", "dimensions")}
-    return DAgger(controller=_DefaultName(DAgger.controller), **marked)
+    marked: Any = {name: kind(getattr(DAgger, name)) for name, kind in ADAPTABLE_FIELDS.items()}
+    return DAgger(**marked)
 
 
 @dataclass(frozen=True)
@@ -67,13 +76,11 @@ class Train:
     def run(self) -> None:
         """Create or resume trainings, train, print a line for every validation, and print the paths of the weights.
 
-        Finished trainings are reported and skipped. If a new training fails before it has results, its directory is
-        removed.
+        If a new training fails before it has results, its directory is removed.
         """
         require_torch("train")
         check_count("workers", self.workers)
         import_plugin(self.plugin)
-        # Finished trainings are reported and left unchanged.
         runs = self._load_resumed_runs() if self.resume is not None else self._create_runs()
         unfinished = [run for run in runs if not run.is_finished]
         for run in runs:
@@ -145,22 +152,17 @@ class Train:
     @cached_property
     def _recipe(self) -> DAgger:
         """Requested recipe, without marked defaults; with --from, the network is that of the weights file."""
-        plain: Any = {name: int(getattr(self.recipe, name)) for name in ("epochs", "hops", "dimensions")}
-        recipe = replace(self.recipe, controller=str(self.recipe.controller), **plain)
+        plain: Any = {name: kind.__base__(getattr(self.recipe, name)) for name, kind in ADAPTABLE_FIELDS.items()}
+        recipe = replace(self.recipe, **plain)
         return recipe if self.from_ is None else adapt_recipe(self.from_, recipe, self._explicit_options)
 
     @property
     def _explicit_options(self) -> set[str]:
         """Options that the user gave, of those that --from or --resume may set."""
-        names = "controller", "epochs", "hops", "dimensions"
-        return {name for name in names if not isinstance(getattr(self.recipe, name), (_DefaultName, _DefaultNumber))}
+        return {name for name, kind in ADAPTABLE_FIELDS.items() if not isinstance(getattr(self.recipe, name), kind)}
 
     def _load_resumed_runs(self) -> list[TrainingRun]:
-        """Return the trainings of --resume, extended to --epochs if it was given.
-
-        Raise InputError, before any is changed, if another option of the recipe was given or an extension is not
-        possible.
-        """
+        """Return the trainings of --resume, extended to --epochs if it was given; no other option may be given."""
         assert self.resume is not None
         # All options but epochs must have their defaults, as the run directory determines them.
         other_options = replace(self.recipe, epochs=DAgger.epochs), self.out, self.seeds, self.from_, self.force
@@ -178,12 +180,11 @@ class Train:
         return runs
 
     def _create_runs(self) -> list[TrainingRun]:
-        """Check the first recipe and create the run directories of new trainings.
+        """Check the first recipe and create the run directories of new trainings, see `clear_run_dir`."""
+        from equiflock.learning.dagger import prepare_network
 
-        Earlier trainings there are removed if they have no results, or with --force; else InputError.
-        """
         recipes = self._build_recipes()
-        self._check_trainable(recipes[0])
+        prepare_network(recipes[0], None if self.from_ is None else load_module(self.from_))
         if self.seeds is None and len(recipes) == 1:
             return [TrainingRun.create(self._run_dir, recipes[0], self.from_, self.force)]
         # Create the directory of several trainings atomically.
@@ -194,19 +195,13 @@ class Train:
         return [TrainingRun(path) for path in find_trainings(self._run_dir)]
 
     def _build_recipes(self) -> list[DAgger]:
-        """Return a recipe for every network and seed. Raise InputError if both --seed and --seeds are given."""
+        """Return a recipe for every network and seed."""
         recipe = self._recipe
         if self.seeds is not None and recipe.seed != DAgger.seed:
             raise InputError("--seed and --seeds exclude each other: give one of them")
         names = PAPER_NETWORKS if recipe.controller == "all" else (recipe.controller,)
         seeds = parse_integers("seeds", self.seeds) if self.seeds is not None else [recipe.seed]
         return [replace(recipe, controller=name, seed=seed) for name in names for seed in seeds]
-
-    def _check_trainable(self, recipe: DAgger) -> None:
-        """Raise InputError if the network does not exist or cannot be trained."""
-        from equiflock.learning.dagger import prepare_network
-
-        prepare_network(recipe, None if self.from_ is None else load_module(self.from_))
 
 
 def _make_dir_name(recipe: DAgger) -> str:

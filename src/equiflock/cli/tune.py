@@ -60,10 +60,7 @@ class Tune:
         self._print_results(tuning, self._tune(tuning))
 
     def _find_weights(self) -> Path:
-        """Return the file of the initial weights.
-
-        Raise InputError if the controller has none, or has the options comm_radius or time_scale.
-        """
+        """Return the file of the initial weights; raise InputError if there is none, or its units are scaled."""
         load(self.controller)  # raises InputError for a wrong name, option or file
         if units := split_unit_options(parse_controller_name(self.controller).options)[0]:
             raise InputError(f"weights are tuned in the units of their training: leave out {' and '.join(units)}")
@@ -93,14 +90,8 @@ class Tune:
                 Executor(self.workers, self.scheduler, prepare, here=True) as executor,
                 StopRequest(display.confirm_stop) as stop_request,
             ):
-                best = tuning.tune(
-                    executor,
-                    display.show_generation,
-                    display.print_notice,
-                    display.show_flights,
-                    stop_request,
-                    self.force,
-                )
+                callbacks = display.show_generation, display.print_notice, display.show_flights
+                best = tuning.tune(executor, *callbacks, stop_request, self.force)
         if display.all_replayed:
             out.print(f"{tuning.folder}: all {self.recipe.generations} generations are done", soft_wrap=True)
         return best
@@ -128,10 +119,7 @@ class _TuningProgress:
         """Whether all generations so far were read from earlier results."""
 
     def show_generation(self, report: GenerationReport) -> None:
-        """Show the median cost of a generation, and print its validation if it has one.
-
-        Validations that are read from earlier results are not printed again.
-        """
+        """Show the median cost of a generation, and print its validation if it has a new one."""
         self.done, self.all_replayed = report.generation, self.all_replayed and report.is_replayed
         self.bar.update(self.task, completed=self.done, cost=f"{report.median:.3g}")
         if report.validation is not None and not report.is_replayed:

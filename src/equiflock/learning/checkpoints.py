@@ -21,7 +21,7 @@ from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import VersionMismatchError
 from equiflock._runtime.provenance import list_differences
 from equiflock.controllers.networks.weights import read_tensors, write_tensors
-from equiflock.learning.dagger import Trainer
+from equiflock.learning.dagger import Trainer, seed_torch
 from equiflock.learning.learner import copy_state_dict
 from equiflock.learning.replay import Rollout
 from equiflock.learning.run_directory import CHECKPOINTS, Tables
@@ -258,7 +258,7 @@ def _repeat_rollouts(
         trainer.network.load_state_dict(rollout.network)
         trainer.epoch = rollout.epoch
         try:
-            with trainer.seed_torch():
+            with seed_torch(trainer.recipe.seed, trainer.epoch):
                 trainer.run_rollout()
         except InputError as error:
             raise InputError(f"the rollout of epoch {rollout.epoch + 1} cannot be repeated: {error}") from None

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import torch
 from jaxtyping import Float32, Float64
 from torch import nn
 
@@ -18,7 +17,7 @@ from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock._runtime.threads import use_one_thread
 from equiflock.controllers.loading import make_network, select_network_options
-from equiflock.learning.dagger import DivergedError
+from equiflock.learning.dagger import DivergedError, seed_torch
 from equiflock.learning.fast_forward import FastForwardData, Split
 from equiflock.learning.learner import Adam, make_learner
 from equiflock.learning.loss import ScoringLoss, Tuples
@@ -86,9 +85,7 @@ class Cloner:
         """
         order = make_rng(self.recipe.seed, "cloning", self.epoch).permutation(self.data.samples)
         batch, read_size = self.recipe.batch, BATCHES_PER_READ * self.recipe.batch
-        with torch.random.fork_rng(devices=[]):
-            # For modules that draw random numbers, such as dropout.
-            torch.manual_seed(int(make_rng(self.recipe.seed, "torch", self.epoch).integers(2**63)))
+        with seed_torch(self.recipe.seed, self.epoch):
             self.network.train()
             for first in range(0, len(order), read_size):
                 indices = order[first : first + read_size]

@@ -1,8 +1,9 @@
 """DAgger, by default with exactly the paper's settings (section 5, "Training").
 
 Each epoch flies one flock of the training set under a mixture of expert and student, adds each agent's observations and
-the expert's accelerations to the replay, and then takes `updates` Adam steps on batches of it. All random numbers of an
-epoch come from streams named by the seed and the epoch, so no generator state has to be saved.
+the expert's accelerations to the replay, and then takes `updates` Adam steps on batches of it, which lower the loss of
+`equiflock.learning.loss`. All random numbers of an epoch come from streams named by the seed and the epoch, so no
+generator state has to be saved.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Trainer:
         Raise DivergedError, which names the epoch, if the loss or a flight is no longer finite.
         """
         expert_share = self.recipe.compute_expert_share(self.epoch)
-        with self.seed_torch():
+        with seed_torch(self.recipe.seed, self.epoch):
             with self._report_divergence(self.epoch + 1):
                 self.run_rollout()
             self.network.train()
@@ -151,13 +152,6 @@ class Trainer:
             if self.epoch == 0:
                 raise
             raise _make_divergence_error(epoch, str(error)) from None
-
-    @contextmanager
-    def seed_torch(self) -> Iterator[None]:
-        """Inside the block, seed torch from seed and epoch, for modules that draw random numbers, such as dropout."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(make_rng(self.recipe.seed, "torch", self.epoch).integers(2**63)))
-            yield
 
     def run_rollout(self) -> None:
         """Add the tuples of the epoch's flight to the replay, and the flight to `rollouts`; sets eval mode."""
@@ -238,6 +232,14 @@ class Trainer:
         )
         self.learner.set_learning_rate(recipe.compute_learning_rate(self.epoch))
         return float(self.learner.descend(self.replay.tuples, batch_indices).mean())
+
+
+@contextmanager
+def seed_torch(seed: int, epoch: int) -> Iterator[None]:
+    """Inside the block, seed torch from seed and epoch, for modules that draw random numbers, such as dropout."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(make_rng(seed, "torch", epoch).integers(2**63)))
+        yield
 
 
 def _make_divergence_error(epoch: int, reason: str) -> DivergedError:

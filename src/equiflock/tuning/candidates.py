@@ -1,4 +1,4 @@
-"""Flights of one candidate in one task, as a job for any process or machine."""
+"""Candidates of a tuning: the job that flies one in one task, and the files of their scores and of the progress."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ from equiflock.scenarios.registry import choose_orbit
 from equiflock.tuning.objective import TOLERANCES, Measurements, Task, measure_flight
 from equiflock.tuning.search_space import Candidate
 
+SCORE_COLUMNS = ("candidate", "task", "checksum")
+"""Candidate, task, and the checksum of the job, which covers everything that its measures depend on."""
+GENERATIONS = "generations.csv"
 START_CACHE_SIZE = 32
 """Number of sets of initial flocks that a process caches: all candidates of a generation fly the same ones."""
 
@@ -57,18 +60,8 @@ class CandidateJob:
     @property
     def job_checksum(self) -> str:
         """Checksum of everything that the result depends on."""
-        settings = repr(
-            (
-                self.network,
-                self.options,
-                self.orbit,
-                self.task,
-                self.flocks,
-                self.seed,
-                self.split,
-                self.measurement_interval,
-            )
-        )
+        network, flocks = (self.network, self.options, self.orbit), (self.flocks, self.seed, self.split)
+        settings = repr((*network, self.task, *flocks, self.measurement_interval))
         return compute_checksum(settings.encode(), self.weights)
 
     @property
@@ -103,26 +96,17 @@ def _draw_start(task: Task, flocks: int, seed: int, split: str) -> tuple[Scenari
     return scenario, scenario.draw()
 
 
-# Files with the measures of candidates: a row per candidate and task, and a checksum of the file.
-
-COLUMNS = ("candidate", "task", "checksum")
-"""Candidate, task, and the checksum of the job, which covers everything that its measures depend on."""
-
-
 def write_scores(
     path: Path, checksums: Sequence[Sequence[str]], names: Sequence[str], results: Sequence[Measurements]
 ) -> None:
-    """Write the measures of all candidates in all tasks atomically, with a checksum.
+    """Write a row per candidate and task atomically, with a checksum of the file.
 
-    Args:
-        path: the file.
-        checksums: job checksums by candidate and task.
-        names: names of the tasks.
-        results: measurements of each candidate.
+    `checksums` are those of the jobs by candidate and task, `names` those of the tasks, `results` the measures of each
+    candidate.
     """
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow((*COLUMNS, *TOLERANCES))
+    lines.writerow((*SCORE_COLUMNS, *TOLERANCES))
     for candidate, (own, measurements) in enumerate(zip(checksums, results, strict=True)):
         for name, checksum, values in zip(names, own, measurements, strict=True):
             # Numbers in their shortest exact form; empty for measures that a task does not have.
@@ -133,8 +117,7 @@ def write_scores(
 def read_scores(path: Path, checksums: Sequence[Sequence[str]]) -> list[Measurements] | None:
     """Return the measures that `write_scores` wrote, bit for bit, or None if there is no such file.
 
-    Raises:
-        DamagedError: if the file is damaged or belongs to other candidates.
+    Raise DamagedError if the file is damaged or belongs to other candidates.
     """
     try:
         rows = list(csv.DictReader(io.StringIO(read_text(path))))
@@ -145,11 +128,6 @@ def read_scores(path: Path, checksums: Sequence[Sequence[str]]) -> list[Measurem
     measurements = [{name: float(row[name]) for name in TOLERANCES if row.get(name)} for row in rows]
     tasks = len(checksums[0])
     return [measurements[first : first + tasks] for first in range(0, len(measurements), tasks)]
-
-
-# Progress of a tuning: two tables, and the same numbers for TensorBoard.
-
-GENERATIONS = "generations.csv"
 
 
 @dataclass(frozen=True)
@@ -202,10 +180,7 @@ class Journal(RunTables):
             self.add_rows(VALIDATION, [row])
 
     def add_generation(self, report: GenerationReport, measurements: Measurements | None) -> None:
-        """Add a generation, and the measurements of its validation, if it had one, to tables and events.
-
-        A new generation also writes both tables; a replayed one is only added to the tables in memory.
-        """
+        """Add a generation, and the measurements of its validation, if any; a new one also to the files and events."""
         self.add_rows(GENERATIONS, [(report.generation, report.best, report.median, report.sigma)])
         if report.validation is not None and measurements is not None:
             self.add_validation(report.generation, measurements, report.validation)
@@ -222,7 +197,7 @@ class Journal(RunTables):
                     log(f"{name}/{task}", value)
 
     def _make_logger(self, generation: int) -> Callable[[str, float], None]:
-        """Return a function that writes a number of a generation as an event; a no-op without TensorBoard."""
+        """Return a function that writes a number of a generation as an event; it does nothing without TensorBoard."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ModuleNotFoundError:

@@ -24,11 +24,50 @@ from equiflock.simulation import metrics
 from equiflock.simulation.flight_builder import flight
 from equiflock.simulation.simulate import count_steps
 
-# Tasks of a tuning: scenarios with their shares of the cost, such as 1*flocking+2*obstacles:sides=96.
-
 TIME_STEP = 0.01
 """Default time step of a task, in seconds."""
 EXAMPLE = "0.5*flocking+1*obstacles:sides=96"
+DEFAULT_MEASURES = "1*detached+0.3*variance+0.5*final_variance+1*leaders+0.2*collisions+0.1*effort+1*failures"
+"""Default weights of the measures."""
+DETACHED, VARIANCE, FINAL_VARIANCE, LEADERS = "detached", "variance", "final_variance", "leaders"
+COLLISIONS, EFFORT, FAILURES = "collisions", "effort", "failures"
+GAP, TIME = "gap", "time"
+TOLERANCES: Mapping[str, float] = {
+    DETACHED: 1e-2,
+    VARIANCE: 1e-3,
+    FINAL_VARIANCE: 1e-4,
+    LEADERS: 1e-2,
+    COLLISIONS: 1e-3,
+    EFFORT: 1e-2,
+    FAILURES: 0.1,
+    GAP: 1e-2,
+    TIME: 0.1,
+}
+"""The measures of a flight, each with a tolerance: smaller values count as 0, since they are not worth a search.
+
+All but `final_variance` and `failures` are integrals over time, divided by the duration of the task, so a flight that
+has reached its end, such as a flock that has passed its obstacle, adds nothing from then on. A failed flight goes on:
+an agent that was left behind adds to the cost for as long as it is alone.
+
+detached: share of agents outside the largest component; a nearby obstacle is a node of the graph as in `UntilPassed`.
+variance: variance of the flock's velocities.
+final_variance: the same at the end of the flight.
+leaders: mean distance of velocities from the leaders' velocity, for flocks with leaders.
+collisions: share of agents closer than R_min to another agent or to an obstacle agent.
+effort: mean norm of the accelerations.
+failures: share of flights that fail, for scenarios that define failure.
+gap: width of the widest gap between components, from 0 if connected to 1 beyond 2 R, in steps of R / 4. A nearby
+obstacle is a node here as well.
+time: share of the duration until flights reach their end, 1 if they fail, for scenarios that define failure.
+"""
+GAP_RADIUS_FACTORS = (1.25, 1.5, 1.75, 2.0)
+"""Multiples of R at which a disconnected flock is tested again: the largest at which it is disconnected measures its
+gap. A single lost agent hardly counts in `detached`, but it does in `gap`."""
+CONNECTIVITY_OPTIONS = {"obstacle_node": "one", "awareness": "followers"}
+"""Scenario options that define connectivity, with their defaults."""
+Values = Float64[np.ndarray, " B"]
+Measurements: TypeAlias = Sequence[Mapping[str, float]]
+"""Measures of a candidate by name, for each task."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +108,7 @@ def parse_tasks(text: str) -> tuple[Task, ...]:
 
 
 def _parse_task(share: float, spec: Spec) -> Task:
-    """Return the task of a spec such as obstacles:sides=96:duration=10; `flocks` is None if not given.
-
-    Raise InputError if the scenario or an option is unknown, or seed or split are given.
-    """
+    """Return the task of a spec such as obstacles:sides=96:duration=10."""
     name, options = spec.name, dict(spec.options)
     for reserved in ("seed", "split"):
         if reserved in options:
@@ -92,45 +128,6 @@ def _check_numbers(duration: Any, time_step: Any, flocks: Any) -> None:
     check_count("duration / time_step", count_steps(duration, time_step))
 
 
-# Measures of a flight: numbers that change smoothly with the weights; smaller is better.
-#
-# All but `final_variance` and `failures` are integrals over time, divided by the duration of the task, so a flight that
-# has reached its end, such as a flock that has passed its obstacle, adds nothing from then on. A failed flight goes on:
-# an agent that was left behind adds to the cost for as long as it is alone.
-
-DETACHED, VARIANCE, FINAL_VARIANCE, LEADERS = "detached", "variance", "final_variance", "leaders"
-COLLISIONS, EFFORT, FAILURES = "collisions", "effort", "failures"
-GAP, TIME = "gap", "time"
-TOLERANCES: Mapping[str, float] = {
-    DETACHED: 1e-2,
-    VARIANCE: 1e-3,
-    FINAL_VARIANCE: 1e-4,
-    LEADERS: 1e-2,
-    COLLISIONS: 1e-3,
-    EFFORT: 1e-2,
-    FAILURES: 0.1,
-    GAP: 1e-2,
-    TIME: 0.1,
-}
-"""The measures, each with a tolerance: smaller values count as 0, since they are not worth a search.
-
-detached: share of agents outside the largest component; a nearby obstacle is a node of the graph as in `UntilPassed`.
-variance: variance of the flock's velocities.
-final_variance: the same at the end of the flight.
-leaders: mean distance of velocities from the leaders' velocity, for flocks with leaders.
-collisions: share of agents closer than R_min to another agent or to an obstacle agent.
-effort: mean norm of the accelerations.
-failures: share of flights that fail, for scenarios that define failure.
-gap: width of the widest gap between components, from 0 if connected to 1 beyond 2 R, in steps of R / 4. A nearby
-obstacle is a node here as well.
-time: share of the duration until flights reach their end, 1 if they fail, for scenarios that define failure.
-"""
-GAP_RADIUS_FACTORS = (1.25, 1.5, 1.75, 2.0)
-"""Multiples of R at which a disconnected flock is tested again: the largest at which it is disconnected measures its
-gap. A single lost agent hardly counts in `detached`, but it does in `gap`."""
-Values = Float64[np.ndarray, " B"]
-
-
 def measure_flight(
     scenario: Scenario,
     start: Flock,
@@ -139,18 +136,10 @@ def measure_flight(
     task: Task,
     measurement_interval: float,
 ) -> dict[str, float]:
-    """Simulate flocks of a scenario and return each of its measures as the mean over flocks.
+    """Simulate flocks from a start of the task's scenario and return each of its measures as the mean over flocks.
 
     All measures are infinite if a flight diverges. `failures` and `time` are left out if the scenario does not define
-    failure, `leaders` if a flock has no leader.
-
-    Args:
-        scenario: as `Task.build_scenario` returns it.
-        start: its flocks at t = 0.
-        controller: controller of the flocks.
-        orbit: orbit technique by which followers avoid obstacles, if any.
-        task: defines duration and time step.
-        measurement_interval: seconds between measurements.
+    failure, `leaders` if a flock has no leader. `measurement_interval` is in seconds.
     """
     measures = _FlightMeasures(scenario, start, task, measurement_interval)
     try:
@@ -177,10 +166,7 @@ class _FlightMeasures:
         self.collision_distance: float = getattr(getattr(scenario, "disk", None), "min_separation", 0.1) * (1.0 - 1e-9)
 
     def fly(self, controller: Controller, orbit: Orbit | None) -> None:
-        """Simulate for the duration, or until all flocks have succeeded, and measure at intervals.
-
-        Failed flights go on.
-        """
+        """Simulate for the duration, or until all flocks have succeeded, and measure at intervals."""
         rules = {"ending": self.outcome_recorder, "orbit": orbit, "obstacles": self.scenario.obstacles}
         loop = flight(self.start, controller, time_step=self.task.time_step, **rules)  # type: ignore[arg-type]
         for moment in loop:
@@ -195,10 +181,7 @@ class _FlightMeasures:
             loop.ending = self.outcome_recorder
 
     def _add_moment(self, moment: Moment) -> None:
-        """Add the measures of a moment, weighted by the share of the duration until the next measurement.
-
-        Flocks that have ended are left out. The final variance is overwritten, not added.
-        """
+        """Add the measures of flocks still flying, weighted by the share of the duration until the next measurement."""
         flying = moment.flying
         variance = metrics.velocity_variance(moment)
         self.values[FINAL_VARIANCE][flying] = variance[flying]
@@ -221,10 +204,7 @@ class _FlightMeasures:
                 self.values[name][flying] += share * values
 
     def _compute_gap(self, flock: Flock, survey: CourseSurvey) -> Values:
-        """Return the widest gap between components per flock, from 0, connected, to 1, disconnected at 2 R.
-
-        `survey` is that of these flocks at radius R.
-        """
+        """Return the widest gap between components per flock, from 0 to 1; `survey` is that at radius R."""
         disconnected, step = np.flatnonzero(survey.component_count > 1), 1.0 / (len(GAP_RADIUS_FACTORS) + 1)
         gap = np.zeros(len(flock))
         gap[disconnected] = step
@@ -245,10 +225,7 @@ class _FlightMeasures:
         return survey_course(flock, comm_radius, **options)
 
     def _compute_collisions(self, flock: Flock, flying: Bool[np.ndarray, " all"]) -> Values:
-        """Return the share of agents closer than R_min to another agent or obstacle agent, per flock.
-
-        `flock` holds only the flocks still flying, and `flying` is their mask among all.
-        """
+        """Return the share of agents in a collision per flock still flying; `flying` is their mask among all flocks."""
         if self.collision_distance <= 0.0:
             return np.zeros(len(flock))
         degrees, _ = compute_connectivity(flock, self.collision_distance, self.collision_roles[flying])
@@ -263,10 +240,6 @@ class _FlightMeasures:
             else {**self.values, FAILURES: self.outcome_recorder.find_failed().astype(float)}
         )
         return {name: float(values[name].mean()) for name in TOLERANCES if name in values}
-
-
-CONNECTIVITY_OPTIONS = {"obstacle_node": "one", "awareness": "followers"}
-"""Scenario options that define connectivity, with their defaults."""
 
 
 class _OutcomeRecorder:
@@ -293,30 +266,9 @@ class _OutcomeRecorder:
         return find_failed_flights(self.scenario, [Outcome(int(code)) for code in over])
 
 
-# Cost of a candidate: a weighted sum of its measures, each relative to that of the initial weights.
-#
-# With m(c, t) the measure m of candidate c in task t, c_0 the initial weights on the same flocks, and h(c_0, t) their
-# measure on held-out flocks,
-#
-#     scale(m, t) = max(m(c_0, t), h(c_0, t) / 2, tolerance_m)
-#     sum(c) = sum_t share_t sum_m weight_m m(c, t) / scale(m, t),        cost(c) = sum(c) / sum(c_0)
-#
-# so that the initial weights cost 1 (0 if all their measures are 0). The lower limits of the scale keep a measure that
-# happens to be near 0 for the initial weights on a few flocks from dominating the sum. If a flight diverges, the
-# measures and the cost are infinite.
-
-DEFAULT_MEASURES = "1*detached+0.3*variance+0.5*final_variance+1*leaders+0.2*collisions+0.1*effort+1*failures"
-"""Default weights of the measures."""
-Measurements: TypeAlias = Sequence[Mapping[str, float]]
-"""Measures of a candidate by name, for each task."""
-
-
 def parse_measures(text: str) -> dict[str, float]:
-    """Parse weights of measures such as 1*detached+0.5*variance; measures that are not named are left out.
-
-    Raise InputError if a name is unknown or repeated, or a weight is not positive.
-    """
-    weights = {}
+    """Parse weights of measures such as 1*detached+0.5*variance; measures that are not named are left out."""
+    weights: dict[str, float] = {}
     for weight, (name, _) in parse_weighted_specs("measures", text, "1*detached+0.5*variance"):
         check_choice("a measure", name, tuple(TOLERANCES))
         if name in weights:
@@ -332,17 +284,17 @@ def compute_cost(
     tasks: Sequence[Task],
     weights: Mapping[str, float],
 ) -> float:
-    """Return the cost of a candidate, infinite if a flight diverged; the module docstring has the formula.
+    """Return the cost of a candidate: a weighted sum of its measures, each relative to that of the initial weights.
 
-    Measures that a task does not have are skipped. Raise InputError if the initial weights diverge, or if no task has
-    any of the measures.
+    With m(c, t) the measure m of candidate c in task t (`measurements`), c_0 the initial weights on the same flocks
+    (`initial`), and h(c_0, t) their measure on held-out flocks (`held_out`),
 
-    Args:
-        measurements: measures of the candidate.
-        initial: measures of the initial weights on the same flocks.
-        held_out: measures of the initial weights on held-out flocks, for the lower limits of the scale.
-        tasks: the tasks of these measurements.
-        weights: weights of the measures.
+        scale(m, t) = max(m(c_0, t), h(c_0, t) / 2, tolerance_m)
+        sum(c) = sum_t share_t sum_m weight_m m(c, t) / scale(m, t),        cost(c) = sum(c) / sum(c_0)
+
+    so that the initial weights cost 1 (0 if all their measures are 0). The lower limits of the scale keep a measure
+    that happens to be near 0 for the initial weights on a few flocks from dominating the sum. If a flight diverges, the
+    cost is infinite. Raise InputError if the initial weights diverge, or if no task has any of the measures.
     """
     terms, initial_terms = [], []
     for task, own, first, typical in zip(tasks, measurements, initial, held_out, strict=True):

@@ -1,9 +1,9 @@
-"""Search space of a tuning: a vector that encodes weights of a network and parameters of the orbit technique."""
+"""The search of a tuning: vectors that encode weights and parameters of the orbit technique, and CMA-ES over them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float64, Int64
 from equiflock._runtime.checks import InputError, check_choice
 from equiflock._runtime.randomness import make_rng
 from equiflock._runtime.specs import parse_spec
-from equiflock.controllers.networks.architecture import Architecture, check_obstacle_channel
+from equiflock.controllers.networks.architecture import check_obstacle_channel
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.weights import Tensor, collect_tensors
 from equiflock.features import Senses
@@ -28,6 +28,10 @@ ORBIT_STEP = 1.0
 """Unit of the search in the logarithm of a parameter, or in the log-odds of a share; large, as these may move far."""
 BOUND_MARGIN = 1e-3
 """Margin that keeps orbit parameters away from their bounds (0, and 1 for a share), where logarithms diverge."""
+
+
+DIVERGED_COST = 1e9
+"""Cost of a candidate whose flight diverged."""
 
 
 class Candidate(NamedTuple):
@@ -113,11 +117,7 @@ class Genome:
         return np.zeros(self.size)
 
     def decode(self, vector: Vector) -> Candidate:
-        """Return the candidate that a vector (size,) encodes.
-
-        Tensors that are not searched are those of the initial network, and so is the orbit technique unless it is
-        searched.
-        """
+        """Return the candidate that a vector (size,) encodes; what is not searched is that of the initial network."""
         shifted = (self._initial_weights + self._step_sizes * vector[self._parameter_index]).astype(np.float32)
         weights, first = dict(self.state), 0
         for name in self.names:
@@ -139,15 +139,12 @@ def list_trainable_names(network: Any) -> set[str]:
 
 def _shift_orbit(orbit: Orbit, shifts: dict[str, float]) -> Orbit:
     """Return the orbit technique with parameters shifted in logarithm or log-odds; those with shift 0 are unchanged."""
-    maps: dict[str, Callable[[float, float], float]] = {ORBIT_PARAMETERS[0]: _shift_share}
-    return replace(
-        orbit,
-        **{
-            name: maps.get(name, _shift_positive)(getattr(orbit, name), shift)
-            for name, shift in shifts.items()
-            if shift
-        },
-    )
+    values = {}
+    for name, shift in shifts.items():
+        if shift:
+            shift_value = _shift_share if name == ORBIT_PARAMETERS[0] else _shift_positive
+            values[name] = shift_value(getattr(orbit, name), shift)
+    return replace(orbit, **values)
 
 
 def _shift_share(value: float, shift: float) -> float:
@@ -203,22 +200,15 @@ def _compute_rms(values: Vector) -> float:
     return float(np.sqrt(np.mean(np.square(values))))
 
 
-# A second set of weights for agents near obstacles, initialized and searched by a tuning.
-
-
 def add_near_obstacle_weights(
     network: Any, initial_network: Any = None, last_layer_scale: float = 1.0
 ) -> CompiledNetwork:
-    """Return a copy of the network with a second set of weights for agents that observe an obstacle.
+    """Return a copy of a compiled equivariant network with a second set of weights for agents that observe an obstacle.
 
-    Its orbit technique is that of `initial_network`, if it has one. Raise InputError if the networks do not qualify.
-
-    Args:
-        network: compiled equivariant network with an obstacle channel. An existing second set of weights
-            is kept unless `initial_network` is given.
-        initial_network: network whose weights (its second set, if it has one) initialize the second set; default: the
-            network itself. Its channels must be a subset of the network's; the weights of other channels start at 0.
-        last_layer_scale: factor on the last layer of the second set.
+    The second set starts as the weights (the second set, if it has one) of `initial_network`; default: the network
+    itself. Its channels must be a subset of the network's; the weights of other channels start at 0. The last layer of
+    the second set is multiplied by `last_layer_scale`. The orbit technique is that of `initial_network`, if it has one.
+    Raise InputError if the networks do not qualify.
     """
     if not _is_etdagnn(network):
         name = getattr(network, "name", type(network).__name__)
@@ -233,7 +223,7 @@ def add_near_obstacle_weights(
             f"initial weights near obstacles must be those of an ETDAGNN with a subset of {network.name}'s channels "
             f"and the same hops ({senses.hops}); got {source.name} with {source_senses.hops} hops"
         )
-    architecture = _enable_near_weights(network)
+    architecture = replace(network.architecture, near=True, options={**network.options, "near": True})
     channels = [senses.channels.index(channel) for channel in source_senses.channels]
     tensors = {name: tensor for name, tensor in network.tensors.items() if not name.startswith("near.")}
     for layer in architecture.convolutions:
@@ -252,29 +242,12 @@ def _is_etdagnn(network: Any) -> bool:
     return isinstance(network, CompiledNetwork) and network.architecture.acts_on_vectors
 
 
-def _enable_near_weights(network: CompiledNetwork) -> Architecture:
-    """Return the network's architecture with the option `near`, a second set of weights."""
-    return replace(network.architecture, near=True, options={**network.options, "near": True})
-
-
-# Search strategy: CMA-ES (Hansen, "The CMA Evolution Strategy: A Tutorial", 2016), from the package `cma`.
-
-DIVERGED_COST = 1e9
-"""Cost of a candidate whose flight diverged."""
-
-
 class Strategy:
-    """CMA-ES with an ask-tell interface: adapts a normal distribution to the costs of candidates.
+    """CMA-ES (Hansen, "The CMA Evolution Strategy: A Tutorial", 2016), from the package `cma`.
 
-    Its state is a function of its arguments and the costs, bit for bit. An interrupted search is therefore continued
-    by replaying the stored costs.
-
-    Args:
-        size: number of searched parameters, initially 0.
-        population: candidates per generation.
-        sigma: standard deviation of the first candidates.
-        seed: seed of the candidates.
-        diagonal: adapt only the variance of each parameter, not all covariances.
+    It adapts a normal distribution of `size` parameters, with mean 0 and standard deviation `sigma` at first, to the
+    costs of candidates; if `diagonal`, only the variance of each parameter. Its state is a function of its arguments
+    and the costs, bit for bit. An interrupted search is therefore continued by replaying the stored costs.
     """
 
     def __init__(self, size: int, population: int, sigma: float, seed: int, diagonal: bool) -> None:
@@ -299,10 +272,7 @@ class Strategy:
         return [candidate.copy() for candidate in self._candidates]
 
     def tell(self, costs: Sequence[float] | Float64[np.ndarray, " population"]) -> None:
-        """Adapt the distribution to the costs of the last candidates, in order.
-
-        Infinite costs, of diverged flights, and NaN count as `DIVERGED_COST`.
-        """
+        """Adapt the distribution to the costs of the last candidates; infinity and NaN count as `DIVERGED_COST`."""
         finite = np.nan_to_num(np.asarray(costs, np.float64), nan=DIVERGED_COST, posinf=DIVERGED_COST)
         self._search.tell(self._candidates, np.minimum(finite, DIVERGED_COST).tolist())
 

@@ -77,11 +77,8 @@ class BestCandidate(NamedTuple):
 class TuningRun:
     """Tuning in a run directory: `tune` runs it, or continues it after an interruption.
 
-    Args:
-        folder: run directory, created if missing; it must contain this tuning or nothing.
-        recipe: settings.
-        weights: file of the initial weights.
-        name: name that the user gave for these weights.
+    The directory must contain this tuning or nothing. `weights` is the file of the initial weights, `name` the user's
+    name of it.
     """
 
     def __init__(self, folder: Path, recipe: Tuning, weights: Path, name: str | None = None) -> None:
@@ -144,11 +141,8 @@ class TuningRun:
             on_generation: called with the report of every generation.
             on_notice: called with a line of text for the user, such as about damaged scores.
             on_flight: called with the numbers of finished and of all jobs of a generation or validation.
-            should_stop: called before the jobs of a generation or validation; True ends the tuning.
+            should_stop: called before the jobs of a generation or validation; True raises KeyboardInterrupt.
             force: delete an existing tuning in the run directory and start again.
-
-        Raises:
-            KeyboardInterrupt: if `should_stop` returned True.
         """
         with lock_run_dir(self.folder, KIND, self.config, OUTPUT_PATTERNS, force):
             self._check_generations()
@@ -173,21 +167,15 @@ class TuningRun:
     ) -> BestCandidate:
         """Run CMA-ES for all generations, and return the candidate with the lowest cost on held-out flocks.
 
-        This is a mean of the distribution, or the initial network if none costs less. Each new best is written at once,
-        unless it is replayed from stored scores.
+        This is a mean of the distribution, or the initial network if none costs less. Each new best is written at once.
         """
         recipe, genome = self.recipe, self.genome
-        settings = self.population, recipe.sigma, recipe.seed, recipe.is_diagonal(genome.size)
-        strategy = Strategy(genome.size, *settings)
+        is_diagonal = recipe.is_diagonal(genome.size)
+        strategy = Strategy(genome.size, self.population, recipe.sigma, recipe.seed, is_diagonal)
         # The initial weights on held-out flocks: candidates are kept only if they cost less.
         (initial_measurements,) = evaluator.evaluate_validation(0, genome.initial_vector)
-        best = BestCandidate(
-            0,
-            self._compute_cost(initial_measurements, initial_measurements, initial_measurements),
-            genome.initial_vector,
-            initial_measurements,
-            initial_measurements,
-        )
+        cost = self._compute_cost(initial_measurements, initial_measurements, initial_measurements)
+        best = BestCandidate(0, cost, genome.initial_vector, initial_measurements, initial_measurements)
         journal.add_validation(0, initial_measurements, best.cost)
         for generation in range(1, recipe.generations + 1):
             # The initial weights fly the same flocks, since costs are relative to them.
@@ -216,20 +204,10 @@ class TuningRun:
 
     def build_jobs(self, vector: Vector, name: str, split: str, seed: int, flocks: int | None) -> list[CandidateJob]:
         """Return the jobs of a candidate, one per task; `flocks`, unless None, overrides the number in each task."""
-        candidate = self.genome.decode(vector)
+        candidate, recipe = self.genome.decode(vector), self.recipe
         network = self._network, self._options, pack_weights(candidate), candidate.orbit
-        return [
-            CandidateJob(
-                *network,
-                task,
-                flocks or task.flocks or self.recipe.flocks,
-                seed,
-                split,
-                self.recipe.measurement_interval,
-                name,
-            )
-            for task in self.tasks
-        ]
+        settings = seed, split, recipe.measurement_interval, name
+        return [CandidateJob(*network, task, flocks or task.flocks or recipe.flocks, *settings) for task in self.tasks]
 
     def _write(self, best: BestCandidate) -> None:
         """Write the best weights atomically, with metadata on their origin."""

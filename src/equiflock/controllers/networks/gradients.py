@@ -12,7 +12,7 @@ Arguments that several kernels share:
     chain_args     the network
     buffers        memory from `make_batch_buffers`
     errors         (b,) float64, to which each tuple's sum over agents of |error|^2 is added
-    tuple_weights  (b,) float32, weight of each tuple's |error|^2 in the loss L
+    tuple_weights  (b,) float32, weight of each tuple's |error|^2 in the loss L (`equiflock.learning.loss`)
     transposed     the folded matrices, transposed (`transpose`)
     sums           `PARTIAL_SUMS` partial sums per folded weight, to which the gradient of the batch is added
 """
