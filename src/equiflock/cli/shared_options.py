@@ -12,12 +12,11 @@ from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import tyro
 
 from equiflock._runtime.checks import InputError, format_suggestion
-from equiflock._runtime.jobs import Job
 from equiflock._runtime.specs import CONSTANT_WORDS, is_union, read_field_docstrings
 from equiflock.bodies import body_names, make_body
 from equiflock.cli.plugins import collect_plugin_sources, import_plugin
@@ -34,6 +33,9 @@ from equiflock.simulation.environment import (
     map_body_options,
 )
 from equiflock.simulation.failures import Failures
+
+if TYPE_CHECKING:  # imports pandas, which is slow
+    from equiflock._runtime.jobs import Job
 
 ENVIRONMENT_OPTIONS = (*RADIO_OPTIONS, "body", *FAILURE_OPTIONS)
 """Options of every environment, whatever its body."""
