@@ -40,6 +40,10 @@ from equiflock.protocols import BodyStep
 QUADRATURE_LIMIT = 0.5
 """Rate times time below which a difference of integrals loses digits, and quadrature with 8 nodes loses none."""
 QUADRATURE_NODES, QUADRATURE_WEIGHTS = (values.tolist() for values in np.polynomial.legendre.leggauss(8))
+GUST_STREAM = 0x67757374
+"""First word of the hashes of gusts, which keeps them apart from other random numbers of the same seed."""
+EMPTY_ACTUATORS, NO_AGENT_IDS = np.empty((0, 0, 0)), np.empty(0, np.int64)
+"""Placeholders for arrays that a kernel does not read."""
 
 
 class StepFactors(NamedTuple):
@@ -98,12 +102,6 @@ def integrate_travel(drag: float, lag_rate: float, time: float) -> float:
         w * integrate_cascade(drag, lag_rate, half * (1.0 + x))
         for x, w in zip(QUADRATURE_NODES, QUADRATURE_WEIGHTS, strict=True)
     )
-
-
-GUST_STREAM = 0x67757374
-"""First word of the hashes of gusts, which keeps them apart from other random numbers of the same seed."""
-EMPTY_ACTUATORS, NO_AGENT_IDS = np.empty((0, 0, 0)), np.empty(0, np.int64)
-"""Placeholders for arrays that a kernel does not read."""
 
 
 @body("double-integrator")
@@ -218,18 +216,10 @@ def advance_limited_agents(
     These act on followers only: leaders keep their velocity, obstacle agents stand still. An agent whose velocity is
     clamped moves by the mean of its velocities before and after.
 
-    Args:
-        positions: (B, N, D), as the other arrays in place.
-        velocities: (B, N, D).
-        roles: (B, N).
-        accelerations: (B, N, D), the commands, which stay.
-        actuators: (B, N, D), the present accelerations; empty if there is no lag.
-        limits: the largest 2-norms of acceleration and velocity. Plain tuples are faster to pass from Python.
-        gusts: ids of the agents, (N,) int64, or (0,) without gusts; deviation of each entry; seed; number of the step.
-        factors: the `StepFactors` of the exact step.
-        active: indices of the flocks to move.
-        first: the first agent to move.
-        last: the agent after the last one to move.
+    `actuators` (B, N, D) are the present accelerations, empty if there is no lag. `limits` are the largest 2-norms of
+    acceleration and velocity. `gusts` are the ids of agents, (N,) int64, or (0,) without gusts, the deviation of each
+    entry, the seed, and the number of the step. `factors` are the `StepFactors`. Plain tuples are faster to pass from
+    Python.
     """
     max_acceleration, max_speed = limits
     agent_ids, gust, seed, step_number = gusts

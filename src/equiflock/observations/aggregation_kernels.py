@@ -103,19 +103,9 @@ def aggregate_flocks(
 ) -> bool:
     """Write the observations (B, N, K * C * D) of all agents of the active flocks; other flocks are left unchanged.
 
-    Leaders and obstacle agents observe zeros.
-
-    Args:
-        positions: (B, N, D), at the step at which the messages were sent, as all of the state.
-        velocities: (B, N, D).
-        roles: (B, N).
-        groups: (B, N).
-        previous: (B, N, K * C * D), the observations of the step before that.
-        observations: (B, N, K * C * D), the result.
-        packed_args: the `KernelArgs`, packed.
-        packed_radio: the `RadioArgs`, packed; None for an ideal radio.
-        active: indices of the flocks to observe.
-        steps_ahead: steps since the one for which `packed_radio` was packed.
+    Leaders and obstacle agents observe zeros. The state, (B, N, ..), is that of the step at which messages were sent,
+    and `previous` the observations of the step before that. `packed_args` are the `KernelArgs` and `packed_radio` the
+    `RadioArgs`, packed, or None for an ideal radio; `steps_ahead` counts the steps since they were packed.
     """
     kernel_args = unpack_kernel_args(packed_args)
     channel_spec = kernel_args.channel_spec

@@ -95,12 +95,10 @@ class Flight(Iterator[Moment]):
     @property
     def body_state(self) -> BodyState:
         """The body state now, as `Moment.body_state`."""
-        state_view, order = self._moving_body.state_view, self._order
-        return (
-            state_view
-            if order is None
-            else {name: array[:, order.compute_inverse_order()] for name, array in state_view.items()}
-        )
+        state = self._moving_body.state_view
+        if self._order is None:
+            return state
+        return {name: array[:, self._order.compute_inverse_order()] for name, array in state.items()}
 
     def __next__(self) -> Moment:
         """Execute the step that the last moment commands, if any, and return the next moment."""

@@ -192,28 +192,14 @@ def step_flocks(
     move_first: bool,
     steps: Index,
 ) -> bool:
-    """Move, observe and decide for the active flocks.
+    """Move, observe and decide for the active flocks; the first step begins with a move if `move_first`, others always.
 
-    Args:
-        positions: (B, N, D), updated.
-        velocities: (B, N, D), updated.
-        roles: (B, N).
-        groups: (B, N).
-        accelerations: (B, N, D), those of the step before, and the result.
-        previous: this and the next three are the `StepArgs` of the network's observations.
-        observations: memory for Z(t); it swaps with `previous` at every further step.
-        packed_args: the `KernelArgs`, packed.
-        packed_radio: the `RadioArgs` of the first step, packed, or None.
-        network: `CompiledNetwork.packed_args`.
-        expert: the `StepArgs` of the expert's observations, `Tanner.tanner_args` as a plain tuple, memory (B, N, D) for
-            its accelerations, and whether they are executed; None without an expert. There is one step with an expert.
-        time_step: dt.
-        active: indices of the flocks that fly.
-        move_first: whether the first step begins with a move; all further ones do.
-        steps: the number of steps.
+    Positions, velocities and accelerations (B, N, D) are updated. `previous` to `packed_radio` are the `StepArgs` of
+    the network's observations; `network` is `CompiledNetwork.packed_args`. `expert` are the `StepArgs` of the expert's
+    observations, `Tanner.tanner_args` as a plain tuple, memory (B, N, D) for its accelerations, and whether they are
+    executed; None without an expert. With an expert there is one step.
 
-    Returns:
-        False if a flock is out of range, or an executed acceleration is not finite; arrays may be changed in part.
+    Return False if a flock is out of range, or an executed acceleration is not finite; arrays may be changed in part.
     """
     B, N, D = positions.shape
     V = observations.shape[2]
