@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from itertools import pairwise, product
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -31,9 +31,6 @@ from equiflock.simulation.environment import (
     map_body_options,
 )
 from equiflock.simulation.failures import Failures
-
-if TYPE_CHECKING:  # imports pandas, which is slow
-    from equiflock._runtime.jobs import Job
 
 ENVIRONMENT_OPTIONS = (*RADIO_OPTIONS, "body", *FAILURE_OPTIONS)
 """Options of every environment, whatever its body."""
