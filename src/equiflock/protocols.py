@@ -48,11 +48,9 @@ class LocalController(Protocol):
     @property
     def senses(self) -> Senses:
         """Channels, hops and topology of its observations."""
-        ...
 
     def __call__(self, observations: Observations, /) -> Float[np.ndarray, "B N D"]:
         """Return accelerations (B, N, D), each from the agent's own block of observations (B, N, K, C, D) only."""
-        ...
 
 
 @runtime_checkable
@@ -62,16 +60,13 @@ class PrivilegedController(Protocol):
     @property
     def senses(self) -> Senses:
         """Channels, hops and topology of its observations."""
-        ...
 
     @property
     def privileged(self) -> Literal[True]:
         """True; marks the controller as privileged."""
-        ...
 
     def __call__(self, flock: Flock, observations: Observations, /) -> Float[np.ndarray, "B N D"]:
         """Return accelerations (B, N, D) from the flock and its observations (B, N, K, C, D)."""
-        ...
 
 
 Controller: TypeAlias = LocalController | PrivilegedController
@@ -88,11 +83,9 @@ class Sensing(Protocol):
         agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> Observations:
         """Advance by one time step and return the observations (B, N, K, C, D)."""
-        ...
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Continue with another flock; its first agents are the kept ones, with their histories."""
-        ...
 
 
 @runtime_checkable
@@ -113,7 +106,6 @@ class Body(Protocol):
         Leaders keep their velocity and obstacle agents stand still. Stopped and drifting agents have the role of
         leaders. Accelerations are commands, zero for all but followers.
         """
-        ...
 
 
 @runtime_checkable
@@ -126,7 +118,6 @@ class StatefulBody(Protocol):
 
     def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
         """Return the state of new agents: arrays (B, N, ..) by name; an empty dict if there is none."""
-        ...
 
     def advance(
         self,
@@ -146,7 +137,6 @@ class StatefulBody(Protocol):
         and the agent's id, never of the order of draws. `agent_ids` (N,) are the caller's ids of the agents in memory
         order; 0 .. N - 1 by default.
         """
-        ...
 
 
 AnyBody: TypeAlias = Body | StatefulBody
@@ -162,7 +152,6 @@ class FusedStep(Protocol):
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
         """Return whether it can replace these parts for this flock; called at every step, as parts may change."""
-        ...
 
     def step(
         self,
@@ -178,7 +167,6 @@ class FusedStep(Protocol):
         Return None if a flock is out of range or an acceleration is not finite: the move is done but the senses are
         unchanged, so that the separate parts can raise the error.
         """
-        ...
 
     def skip(
         self,
@@ -193,7 +181,6 @@ class FusedStep(Protocol):
 
         Return False, with nothing changed, if a step would fail.
         """
-        ...
 
 
 @runtime_checkable
@@ -205,4 +192,3 @@ class Ending(Protocol):
 
         Flocks that are not flying are ignored.
         """
-        ...
