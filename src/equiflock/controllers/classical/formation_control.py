@@ -31,7 +31,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock._runtime.specs import format_spec
-from equiflock.controllers.classical.cucker_smale import CuckerSmaleSingularBase
+from equiflock.controllers.classical.cucker_smale_singular import CuckerSmaleSingularBase
 from equiflock.controllers.classical.formation_patterns import (
     DEFAULT_SPACING,
     WORD_METADATA,
