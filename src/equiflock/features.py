@@ -60,10 +60,7 @@ class Feature:
         return names[len(names) - len(self.options) :]
 
     def with_options(self, name: str, given: Mapping[str, Any]) -> Feature:
-        """Return a copy with this name, and with the given `among` and option values; others keep their defaults.
-
-        Raise InputError if the choice of `among` is unknown or a value is not a finite number.
-        """
+        """Return a copy with this name, and with the given `among` and option values; others keep their defaults."""
         values = {"among": self.among, **dict(zip(self.option_names, self.options, strict=True)), **given}
         among = values.pop("among")
         check_choice("among", among, get_args(Among))
@@ -118,10 +115,7 @@ def feature_names() -> tuple[str, ...]:
 
 
 def find_feature(name: str, what: str = "feature") -> Feature:
-    """Return the feature of a name such as "separation:distance=0.2"; `what` names the argument in errors.
-
-    Raise InputError if the feature or an option is unknown.
-    """
+    """Return the feature of a name such as "separation:distance=0.2"; `what` names the argument in errors."""
     spec = parse_spec(name) if isinstance(name, str) else Spec(name, {})
     declared = FEATURES.find(spec.name, what)
     if not spec.options:

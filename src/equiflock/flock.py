@@ -72,7 +72,7 @@ WORKING, SILENT, STOPPED, DRIFTING = (int(condition) for condition in Condition)
 
 
 class FlockArrays(NamedTuple):
-    """The arrays of B flocks, in the order in which `Flock.view` takes them; a flight's own are writable."""
+    """The arrays of B flocks, in the order of the fields of `Flock`; a flight's own are writable."""
 
     positions: Vectors
     velocities: Vectors
@@ -127,38 +127,26 @@ class Flock:
             raise InputError("obstacle agents cannot fail: their conditions must be 0 (working)")
         if velocities[conditions == STOPPED].any():
             raise InputError("stopped agents must have zero velocity")
-        # The dataclass is frozen, so fields are set through object.__setattr__, once all checks have passed.
         obstacles, groups = _check_obstacles(self.obstacles, is_obstacle), _check_groups(self.groups, is_obstacle)
         arrays = positions, velocities, roles, obstacles, groups, conditions
-        for name, array in zip(ARRAY_NAMES, arrays, strict=True):
-            contiguous = np.ascontiguousarray(array)  # kernels are compiled for this layout only
-            contiguous.setflags(write=False)
-            object.__setattr__(self, name, contiguous)
-        object.__setattr__(self, "comm_radius", check_positive("comm_radius", self.comm_radius))
+        self._set_fields(arrays, check_positive("comm_radius", self.comm_radius))
 
-    @classmethod
-    def view(
-        cls,
-        positions: Vectors,
-        velocities: Vectors,
-        roles: Roles,
-        obstacles: ObstacleIds,
-        groups: Groups,
-        conditions: Conditions,
-        *,
-        comm_radius: float,
-    ) -> Flock:
-        """Return a flock over validated arrays: no checks, no copies of contiguous arrays, read-only access.
-
-        Later changes of the arrays show in the flock.
-        """
-        flock = object.__new__(cls)
-        arrays = positions, velocities, roles, obstacles, groups, conditions
+    def _set_fields(self, arrays: tuple[NDArray[Any], ...], comm_radius: float) -> None:
+        """Set the fields of the frozen dataclass; arrays are read-only views."""
         for name, array in zip(ARRAY_NAMES, arrays, strict=True):
             view = np.ascontiguousarray(array).view()  # kernels are compiled for this layout only
             view.setflags(write=False)
-            object.__setattr__(flock, name, view)
-        object.__setattr__(flock, "comm_radius", comm_radius)
+            object.__setattr__(self, name, view)
+        object.__setattr__(self, "comm_radius", comm_radius)
+
+    @classmethod
+    def view(cls, *arrays: NDArray[Any], comm_radius: float) -> Flock:
+        """Return a flock over the validated arrays of `FlockArrays`: no checks, no copies of contiguous arrays.
+
+        The flock cannot change the arrays, but later changes of them show in it.
+        """
+        flock = object.__new__(cls)
+        flock._set_fields(arrays, comm_radius)
         return flock
 
     def in_units(self, length: float, time: float) -> Flock:
@@ -277,10 +265,7 @@ def _check_shape(name: str, given: Any, shape: tuple[int, ...], kinds: str = "")
 
 
 def _check_groups(given: Any, is_obstacle: Bool[np.ndarray, "B N"]) -> Groups:
-    """Return group indices (B, N): zeros for None, NO_GROUP for obstacle agents, whose given values are ignored.
-
-    Raise InputError if another agent has a negative group, or a group does not fit into int32.
-    """
+    """Return group indices (B, N): zeros for None, NO_GROUP for obstacle agents, whose given values are ignored."""
     shape = is_obstacle.shape
     numbers = np.zeros(shape, np.int32) if given is None else _check_shape("groups", given, shape, "iu")
     wrong = ((numbers < 0) & ~is_obstacle) | (numbers > np.iinfo(np.int32).max)
@@ -293,10 +278,7 @@ def _check_groups(given: Any, is_obstacle: Bool[np.ndarray, "B N"]) -> Groups:
 
 
 def _check_obstacles(given: Any, is_obstacle: Bool[np.ndarray, "B N"]) -> ObstacleIds:
-    """Return obstacle indices (B, N); for None or all -1, the obstacle agents of a flock form one obstacle.
-
-    Raise InputError if an obstacle agent has an index outside 0 .. N - 1, or another agent has one.
-    """
+    """Return obstacle indices (B, N); for None or all -1, the obstacle agents of a flock form one obstacle."""
     shape = is_obstacle.shape
     numbers = np.full(shape, NO_OBSTACLE) if given is None else _check_shape("obstacles", given, shape, "iu")
     if (numbers == NO_OBSTACLE).all():

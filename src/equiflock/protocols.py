@@ -49,11 +49,9 @@ class LocalController(Protocol):
     @property
     def senses(self) -> Senses:
         """Channels, hops and topology of its observations."""
-        ...
 
     def __call__(self, observations: Observations, /) -> Float[np.ndarray, "B N D"]:
         """Return accelerations (B, N, D), each from the agent's own block of observations (B, N, K, C, D) only."""
-        ...
 
 
 @runtime_checkable
@@ -63,16 +61,13 @@ class PrivilegedController(Protocol):
     @property
     def senses(self) -> Senses:
         """Channels, hops and topology of its observations."""
-        ...
 
     @property
     def privileged(self) -> Literal[True]:
         """True; marks the controller as privileged."""
-        ...
 
     def __call__(self, flock: Flock, observations: Observations, /) -> Float[np.ndarray, "B N D"]:
         """Return accelerations (B, N, D) from the flock and its observations (B, N, K, C, D)."""
-        ...
 
 
 Controller: TypeAlias = LocalController | PrivilegedController
@@ -89,11 +84,9 @@ class Sensing(Protocol):
         agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> Observations:
         """Advance by one time step and return the observations (B, N, K, C, D)."""
-        ...
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Continue with another flock; its first agents are the kept ones, with their histories."""
-        ...
 
 
 class BodyStep(NamedTuple):
@@ -140,7 +133,6 @@ class StatefulBody(Body, Protocol):
 
     def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
         """Return the state of new agents: arrays (B, N, ..) by name; an empty dict if there is none."""
-        ...
 
 
 AnyBody: TypeAlias = Body | StatefulBody
@@ -156,7 +148,6 @@ class FusedStep(Protocol):
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
         """Return whether it can replace these parts for this flock; called at every step, as parts may change."""
-        ...
 
     def step(self, flock: Flock, body_step: BodyStep, move_first: bool) -> Observations | None:
         """Move the active flocks if `move_first`, then observe and control; return observations (B, N, K, C, D).
@@ -164,14 +155,12 @@ class FusedStep(Protocol):
         Return None if a flock is out of range or an acceleration is not finite: the move is done but the senses are
         unchanged, so that the separate parts can raise the error.
         """
-        ...
 
     def skip(self, flock: Flock, body_step: BodyStep, move_first: bool, steps: int) -> bool:
         """Advance all flocks by `steps` steps, the first with a move only if `move_first`.
 
         Return False, with nothing changed, if a step would fail.
         """
-        ...
 
 
 @runtime_checkable
@@ -183,4 +172,3 @@ class Ending(Protocol):
 
         Flocks that are not flying are ignored.
         """
-        ...

@@ -99,10 +99,7 @@ def _make_controller(name: str, options: Mapping[str, Any]) -> Controller:
 
 
 def load_file(path: str | os.PathLike[str]) -> Controller:
-    """Return the controller of a weights file: a compiled network of the package, or a user's torch module.
-
-    Raise InputError if the file is damaged, or its network is not registered or does not fit the weights.
-    """
+    """Return the controller of a weights file: a compiled network of the package, or a user's torch module."""
     weights = read_weights(path)
     if weights.network not in network_names():
         raise InputError(
@@ -230,10 +227,7 @@ def _find_network_factory(name: str) -> Any:
 
 
 def select_network_options(name: str, **options: Any) -> dict[str, Any]:
-    """Return those of `options` that the network takes and that its name, as in `etdagnn:hops=2`, does not set.
-
-    Raise InputError if no network has that name.
-    """
+    """Return those of `options` that the network takes and that its name, as in `etdagnn:hops=2`, does not set."""
     name, named = parse_controller_name(name)
     check_network(name)
     parameters = inspect.signature(_find_network_factory(name)).parameters

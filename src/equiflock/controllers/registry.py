@@ -200,8 +200,8 @@ def split_unit_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict
 def split_law_options(name: str) -> tuple[str, dict[str, Any]]:
     """Split a name such as `tanner:clamp=5:time_scale=2` into the name without a law's options, and these options.
 
-    `comm_radius` and `time_scale` stay in the name. The name of a controller without options of its own, such as a
-    network, is returned unchanged, with {}.
+    `comm_radius` and `time_scale` stay in the name. The name of a network, which has no such options, is returned
+    unchanged, with {}.
     """
     spec = parse_controller_name(name)
     if not controller_options(spec.name):

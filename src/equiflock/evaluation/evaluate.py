@@ -255,11 +255,7 @@ def _select_own_measures(scenario: Scenario) -> dict[str, Measure]:
 
     Variance and effort are left out: they are not comparable between flights of different lengths.
     """
-    return {
-        name: measure
-        for name, measure in resolve_measures(scenario).items()
-        if name not in registry.SCENARIO_DEFAULTS["measures"]
-    }
+    return {name: measure for name, measure in resolve_measures(scenario).items() if name not in Scenario.measures}
 
 
 def _format_heading(metric: str) -> str:

@@ -63,10 +63,7 @@ class Corridor:
         return UntilPassed(None, self.disk.min_separation)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks and their obstacles; raise InputError if too few agents can lead in 100 draws of a flock.
-
-        The obstacle agents come after the flock's, disk by disk.
-        """
+        """Draw the flocks and their obstacles; raise InputError if too few agents can lead in 100 draws of a flock."""
         clearance, disks = self.radius + self.disk.min_separation, f"{self.disks} disks of {self.sides} sides"
         start = draw_course(self.disk, self.leaders, clearance, self._place_disks, "corridor", disks, stop)
         flock = start.flock

@@ -45,10 +45,7 @@ class UntilFormed:
         return formation_patterns.pattern_error(flock.positions, places, flock.working)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Return FORMED where a flying flock has the pattern and a small velocity variance, else FLYING.
-
-        A flock without working agents has not formed the pattern.
-        """
+        """Return FORMED where a flying flock has the pattern and a small velocity variance, else FLYING."""
         formed = flying & flock.working.any(axis=1) & (self.error(flock) < self.tolerance)
         formed &= compute_velocity_variance(flock) < self.variance
         return np.where(formed, FORMED, Outcome.FLYING).astype(np.int8)

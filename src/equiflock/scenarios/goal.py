@@ -35,20 +35,14 @@ class UntilArrived:
         check_positive("arrival_speed", self.arrival_speed)
 
     def distance(self, flock: Flock) -> Float64[np.ndarray, " B"]:
-        """Return the distance between the mean position of the working agents (0 if none work) and the goal, (B,).
-
-        Raise InputError if the goal is not a point of D numbers.
-        """
+        """Return the distance between the mean position of the working agents (0 if none work) and the goal, (B,)."""
         D = flock.shape[2]
         if len(self.goal) != D:
             raise InputError(f"goal must have {D} numbers for flocks in {D} dimensions; got {shorten_repr(self.goal)}")
         return _compute_norms(average_working(flock, flock.positions) - np.array(self.goal))
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Return ARRIVED where a flying flock is at the goal, slow and connected, else FLYING.
-
-        A flock without working agents has not arrived.
-        """
+        """Return ARRIVED where a flying flock is at the goal, slow and connected, else FLYING."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The distance is cheap, the graph is not: build the graph only for flocks that are near and slow.
         is_slow = _compute_norms(average_working(flock, flock.velocities)) <= self.arrival_speed

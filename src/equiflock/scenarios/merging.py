@@ -31,10 +31,7 @@ class UntilMerged:
         check_positive("variance", self.variance)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Return MERGED where a flying flock is connected and its velocity variance is small, else FLYING.
-
-        A flock without working agents has not merged.
-        """
+        """Return MERGED where a flying flock is connected and its velocity variance is small, else FLYING."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The variance is cheap, the graph is not: build the graph only where the variance is small.
         is_calm = compute_velocity_variance(flock) < self.variance
@@ -107,10 +104,7 @@ class Merging:
         )
 
     def _make_disks(self) -> tuple[RandomDisk, RandomDisk]:
-        """Return the initial conditions of groups 0 and 1; separate splits make them independent.
-
-        Raise InputError if `disk` is invalid for half of the agents.
-        """
+        """Return the initial conditions of groups 0 and 1; separate splits make them independent."""
         first = (self.disk.agents + 1) // 2
         return (
             replace(self.disk, agents=first, split=f"{self.disk.split}, group 0"),

@@ -40,14 +40,11 @@ class NoStartError(InputError):
 
 
 class Stop:
-    """A request to stop a search. Any thread can make it at any time; it cannot be withdrawn.
-
-    Attributes:
-        requested: (1,), the flag that kernels read. They run without Python's global lock, and read the flag from
-            memory each time, since the compiler must assume that calls of the random generator can change it.
-    """
+    """A request to stop a search. Any thread can make it at any time; it cannot be withdrawn."""
 
     def __init__(self) -> None:
+        # Kernels run without Python's global lock, and read the flag from memory each time, since the compiler must
+        # assume that calls of the random generator can change it.
         self.requested = np.zeros(1, np.bool_)
 
     def set(self) -> None:

@@ -30,51 +30,37 @@ Figure: TypeAlias = Literal["curves", "endings"]
 
 @runtime_checkable
 class Scenario(Protocol):
-    """The interface of a registered scenario. Only `draw` has no default."""
+    """The interface of a registered scenario. Registration adds these defaults to a class that does not have them."""
 
     name: str
     split: str
     """Set of initial conditions of its test, as for `RandomDisk`; default: the scenario's name."""
-    duration: float
+    duration: float = 2.0
     """Duration of its test, in seconds."""
-    time_step: float
+    time_step: float = 0.01
     """dt of its test, in seconds."""
-    test_options: Mapping[str, Any]
+    test_options: Mapping[str, Any] = {}
     """Options of its test that differ from the defaults."""
-    orbit: Orbit | None
+    orbit: Orbit | None = None
     """Orbit technique by which followers avoid obstacles; None: obstacle agents only stand still."""
-    obstacles: Obstacles
+    obstacles: Obstacles = "nearest"
     """Obstacle agents within R from which a follower receives messages: the "nearest" or "all"."""
-    success_outcomes: tuple[Outcome, ...]
+    success_outcomes: tuple[Outcome, ...] = ()
     """Outcomes that are successes; all others are failures. Empty if a flight cannot fail."""
-    measures: tuple[Measure, ...]
+    measures: tuple[Measure, ...] = ("velocity_variance", "mean_acceleration_norm")
     """Quantities recorded at every step and shown."""
-    figure: Figure
+    figure: Figure = "curves"
     """The scenario's figure: "curves", the measures over time, or "endings", the shares of outcomes."""
-    shared_options: tuple[str, ...]
+    shared_options: tuple[str, ...] = ()
     """Options that must equal those of a controller that also has them: see `describe_disagreement`."""
 
     def draw(self, stop: Stop | None = None) -> Flock:
         """Return the flocks at t = 0; `stop` cancels a long search."""
-        ...
 
     def ending(self) -> Ending | None:
-        """Return a new ending for one flight; None if flights always last their whole duration."""
-        ...
+        """Return a new ending for one flight; None, the default, if flights always last their whole duration."""
+        return None
 
-
-SCENARIO_DEFAULTS: Mapping[str, Any] = {
-    "duration": 2.0,
-    "time_step": 0.01,
-    "test_options": {},
-    "orbit": None,
-    "obstacles": "nearest",
-    "success_outcomes": (),
-    "measures": ("velocity_variance", "mean_acceleration_norm"),
-    "figure": "curves",
-    "shared_options": (),
-}
-"""Values of the attributes that a scenario does not define."""
 
 SCENARIOS: Registry[type[Any]] = Registry("scenario")
 Definition = TypeVar("Definition", bound=type[Any])
@@ -101,10 +87,10 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
     def add(definition: Definition) -> Definition:
         SCENARIOS.check_class(name, definition, "draw")
         # Add the attributes of the protocol that the class does not define.
-        for attribute, value in {**SCENARIO_DEFAULTS, "ending": _no_ending}.items():
-            if not hasattr(definition, attribute):
+        for attribute, value in vars(Scenario).items():
+            if not attribute.startswith("_") and not hasattr(definition, attribute):
                 setattr(definition, attribute, value)
-        if definition.success_outcomes and definition.ending is _no_ending:
+        if definition.success_outcomes and definition.ending is Scenario.ending:
             raise InputError(f"the scenario {name!r} has success_outcomes, so it must have an ending()")
         # Set name and split even if the class inherits them from another scenario.
         definition.name = name
@@ -114,11 +100,6 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
         return definition
 
     return add
-
-
-def _no_ending(self: Any) -> None:
-    """Return None, the ending of a scenario whose flights always last their whole duration."""
-    return
 
 
 def scenario_names() -> tuple[str, ...]:
@@ -132,10 +113,7 @@ def scenario_class(name: str) -> type[Any]:
 
 
 def is_bundled(name: str) -> bool:
-    """Return whether the scenario of that name, which may have options, comes with the package, not from a plugin.
-
-    Raise InputError if there is none.
-    """
+    """Return whether the scenario of that name, which may have options, comes with the package, not from a plugin."""
     return scenario_class(parse_spec(name).name).__module__.startswith("equiflock.")
 
 
@@ -170,10 +148,7 @@ def find_failed_flights(scenario: Scenario, outcomes: Sequence[Outcome]) -> Bool
 
 
 def describe_disagreement(scenario: Scenario, controller: object) -> str | None:
-    """Return a message about the first shared option in which scenario and controller differ; None if there is none.
-
-    An option that the controller does not have cannot differ.
-    """
+    """Return a message about the first shared option in which scenario and controller differ; None if there is none."""
     for name in scenario.shared_options:
         expected = getattr(scenario, name)
         actual = getattr(controller, name, expected)

@@ -33,10 +33,7 @@ def compute_own_group_share(flock: Flock) -> Float64[np.ndarray, " B"]:
 
 
 def count_group_components(flock: Flock) -> Float64[np.ndarray, " B"]:
-    """Return the number of components, (B,), of the communication graph without edges between different groups.
-
-    Only working agents are nodes. A flock without any has 0 components.
-    """
+    """Return the number of components, (B,), of the communication graph without edges between different groups."""
     # Shift each group along x so far that no agent is within R of another group, whatever the groups' numbers are.
     _, numbers = np.unique(flock.groups, return_inverse=True)
     step = np.ptp(flock.positions[..., 0], axis=1, keepdims=True) + 2.0 * flock.comm_radius

@@ -119,21 +119,17 @@ class BoundData(Protocol):
     @property
     def hops(self) -> int:
         """K, the number of hops of the observations."""
-        ...
 
     @property
     def samples(self) -> int:
         """m, the number of training tuples."""
-        ...
 
     @property
     def largest_target(self) -> float:
         """Largest norm of the expert's acceleration."""
-        ...
 
     def largest_input(self, channels: tuple[Channel, ...]) -> float:
         """Return the largest |Z_i|_F of any agent, for observations with these channels."""
-        ...
 
 
 @dataclass(frozen=True)

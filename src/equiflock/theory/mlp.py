@@ -34,12 +34,10 @@ class ChainController(Protocol):
     @property
     def senses(self) -> Senses:
         """Channels and hops of its observations."""
-        ...
 
     @property
     def chain(self) -> Sequence[nn.Module]:
         """`Conv` or `EqConv` layers in order, with the activations between them; the last is a convolution."""
-        ...
 
 
 @dataclass(frozen=True)

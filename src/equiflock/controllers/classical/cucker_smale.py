@@ -4,12 +4,7 @@
 
 It preserves the mean velocity. For beta <= 1/2 every flock reaches a common velocity from any initial state; for
 beta > 1/2 only flocks that start close together or with similar velocities do. The factor 1/N is that of Ha and Liu
-(2009), who proved the case beta = 1/2.
-
-The singular form has phi(r) = r^-alpha (Carrillo, Choi, Mucha, Peszek, 2017, "Sharp conditions to avoid collisions in
-singular Cucker-Smale interactions"). For alpha >= 1 agents that start at different positions never collide. The theorem
-holds in continuous time: the time step must resolve the short distance within which two agents brake before a head-on
-collision. Strength, clamp and the default of beta are choices of this implementation.
+(2009), who proved the case beta = 1/2. Strength and the default of beta are choices of this implementation.
 """
 
 from __future__ import annotations
@@ -29,12 +24,6 @@ def influence(square: float, beta: float = 0.4) -> float:
     return float((1.0 + square) ** -beta)
 
 
-@feature("singular-influence", vector="velocity")
-def singular_influence(square: float, alpha: float = 1.0) -> float:
-    """Return the weight phi(r) = r^-alpha of v_ij: the influence of one agent on another."""
-    return float(square ** (-0.5 * alpha))
-
-
 @dataclass(frozen=True)
 class InfluenceLaw(PairLaw):
     """Alignment by the mean of an influence times v_ij, the first channel."""
@@ -49,7 +38,7 @@ class InfluenceLaw(PairLaw):
 
 @dataclass(frozen=True)
 class CuckerSmaleBase(InfluenceLaw):
-    """Cucker and Smale's law with a bounded influence, for either range of its sums."""
+    """Cucker and Smale's law, for either range of its sums."""
 
     beta: float = 0.4
     """Decay exponent of the influence; up to 1/2, every flock reaches a common velocity."""
@@ -68,26 +57,3 @@ class CuckerSmale(CentralizedLaw, CuckerSmaleBase):
 @controller("cucker-smale-local")
 class CuckerSmaleLocal(LocalLaw, CuckerSmaleBase):
     """Cucker and Smale's law cut off at R, with means over neighbours: a flock that splits stays split."""
-
-
-@dataclass(frozen=True)
-class CuckerSmaleSingularBase(InfluenceLaw):
-    """The singular law, for either range of its sums."""
-
-    alpha: float = 1.0
-    """Exponent of the influence at short distances; from 1 on, agents never collide."""
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """Mean of |r_ij|^-alpha v_ij."""
-        return ((format_spec("singular-influence", alpha=self.alpha), "mean"),)
-
-
-@controller("cucker-smale-singular")
-class CuckerSmaleSingular(CentralizedLaw, CuckerSmaleSingularBase):
-    """Alignment diverges at contact, so agents match velocities before they collide. For up to about 2,000 agents."""
-
-
-@controller("cucker-smale-singular-local")
-class CuckerSmaleSingularLocal(LocalLaw, CuckerSmaleSingularBase):
-    """The singular law cut off at R, with means over neighbours."""

@@ -116,10 +116,7 @@ class GuLeader(PairLaw):
         return clamp_norm(self.damping * (desired - flock.velocities), self.push)
 
     def resolve_goal(self, flock: Flock) -> Float64[np.ndarray, " D"]:
-        """Return the goal (D,), missing coordinates as 0; the default is 5 R along the first axis.
-
-        Raise InputError if the goal has more than D coordinates.
-        """
+        """Return the goal (D,), missing coordinates as 0; the default is 5 R along the first axis."""
         D = flock.shape[2]
         point = (GOAL_DISTANCE * flock.comm_radius,) if self.goal is None else _parse_point(self.goal)
         if len(point) > D:
@@ -130,10 +127,7 @@ class GuLeader(PairLaw):
 
     @staticmethod
     def find_informed(flock: Flock) -> Bool[np.ndarray, "B N"]:
-        """Return the mask of informed agents: in each flock the followers of group 1.
-
-        In a flock without any, these are the first tenth of its followers, rounded down, but at least one.
-        """
+        """Return the mask of informed agents: in each flock the followers of group 1."""
         followers = flock.roles == FOLLOWER
         group = followers & (flock.groups == INFORMED_GROUP)
         # Followers are counted from 1 in the order of their indices.

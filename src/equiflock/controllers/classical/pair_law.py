@@ -169,11 +169,7 @@ class PairLaw(ABC):
 
 
 class CentralizedLaw(PairLaw):
-    """A law whose sums run over the whole flock; a mean is 1/N times the sum.
-
-    Meant for up to about 2,000 agents, for which a step takes 0.1 s on one core. Obstacle agents and silent or stopped
-    agents are excluded, so agents do not avoid obstacles.
-    """
+    """A law whose sums run over the whole flock; a mean is 1/N times the sum."""
 
     privileged: ClassVar[Literal[True]] = True
     senses: ClassVar[Senses] = MINIMAL_SENSES
@@ -184,10 +180,7 @@ class CentralizedLaw(PairLaw):
 
 
 class LocalLaw(PairLaw):
-    """A law whose sums and means run over an agent's neighbours: O(N + edges) time.
-
-    Obstacle agents count as neighbours that stand still; agents do not avoid them.
-    """
+    """A law whose sums and means run over an agent's neighbours: O(N + edges) time."""
 
     @property
     def senses(self) -> Senses:

@@ -204,10 +204,7 @@ for _array in (EMPTY, EMPTY_ROLES):
 def _compute_accelerations(
     velocities: Vectors, roles: Roles, far_gradients: Vectors, observations: Observations, tanner_args: TannerArgs
 ) -> Vectors:
-    """Return the result of `compute_tanner`, with the flocks distributed over threads.
-
-    Raise InputError if observations lack a channel that the law needs.
-    """
+    """Return the result of `compute_tanner`, with the flocks distributed over threads."""
     # The kernel does not check bounds.
     width = (2 if tanner_args.has_own_potential else len(PAPER_FEATURES)) + (1 if tanner_args.hold else 0)
     if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] < width:

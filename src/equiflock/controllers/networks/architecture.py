@@ -195,10 +195,7 @@ def _make_senses(
     groups: bool,
     hop_mean: HopMean,
 ) -> Senses:
-    """Return senses with the given channels, or else the paper's or (with `groups`) `group_channels`, aggregated.
-
-    "both" is all means, then all sums. Raise InputError if both groups and channels are given.
-    """
+    """Return senses with the given channels, or else the paper's or (with `groups`) `group_channels`, aggregated."""
     if groups and channels is not None:
         raise InputError("groups=true sets the channels: omit either groups or channels")
     check_choice("aggregation", aggregation, (*get_args(Aggregation), "both"))

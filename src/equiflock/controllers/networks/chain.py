@@ -96,10 +96,7 @@ class Chain:
         return folded
 
     def _pair_views(self, flat: Array) -> list[tuple[Array, Array]]:
-        """Return pairs of views of equal shape, without padding: a layer's weight or bias, and its place in `flat`.
-
-        Weights have the axes (outputs, hops, inputs).
-        """
+        """Return pairs of views of equal shape, without padding: a layer's weight or bias, and its place in `flat`."""
         pairs = []
         for layer, row in zip(self.layers, self.table, strict=True):
             # Inputs in the memory order of observations: hop by hop.

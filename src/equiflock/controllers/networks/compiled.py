@@ -75,10 +75,10 @@ class ScaleBuffers(NamedTuple):
 
 
 class ForwardBuffers(NamedTuple):
-    """Memory for one block of agents between two layers: a layer's outputs before and after the activation."""
+    """Outputs of one layer, or of all layers, for one block of agents, before and after the activation."""
 
     outputs: Array
-    """float32 (components * widest layer * LANES,)."""
+    """float32 (components * outputs of the widest layer, or of all layers, * LANES,)."""
     activated: Array
     """float32, same shape."""
     scales: ScaleBuffers
@@ -181,10 +181,7 @@ def unpack_network_args(packed: tuple[Any, ...]) -> NetworkArgs:
 def evaluate_network(
     observations: Array, packed_args: tuple[Any, ...], accelerations: Array, first: Index, last: Index
 ) -> None:
-    """Write accelerations (n, D) of agents first .. last - 1 from float32 observations (n, K * C * D).
-
-    Agents with an obstacle in any hop of their observations use `near_weights`, if the network has them.
-    """
+    """Write accelerations (n, D) of agents first .. last - 1 from float32 observations (n, K * C * D)."""
     network_args = unpack_network_args(packed_args)
     chain, near_weights = network_args.chain, network_args.near_weights
     table, folded, input_activation = chain.table, chain.folded, chain.input_activation
@@ -193,37 +190,44 @@ def evaluate_network(
     # Rows for observations, whose padding stays zero, and for the outputs and norms of layers.
     inputs, widest = table[0, FOLDED_INPUTS], table[:, OUTPUTS].max()
     raw, loaded = np.zeros(components * inputs * LANES, np.float32), np.zeros(components * inputs * LANES, np.float32)
-    buffers = ForwardBuffers(
-        np.empty(components * widest * LANES, np.float32),
-        np.empty(components * widest * LANES, np.float32),
-        make_scale_buffers(max(inputs, widest)),
-    )
+    buffers = make_forward_buffers(components, widest, max(inputs, widest))
     mask = np.ones(LANES, np.bool_)
     for base in range(first, last, LANES):
         count = min(LANES, last - base)
         load_observations(observations, base, count, components, raw)
         x = activate(raw, input_activation, components, observations.shape[1] // components, buffers.scales, loaded)
-        _write_accelerations(_evaluate_chain(table, folded, components, x, buffers), base, count, mask, accelerations)
+        y = evaluate_chain(table, folded, components, x, buffers, False)
+        _write_accelerations(y, base, count, mask, accelerations)
         # Agents with an obstacle in their observations, if there are any, use `near_weights` instead.
         if near_weights.size > 0 and _find_near_obstacle(observations, base, count, network_args, D, mask):
-            _write_accelerations(
-                _evaluate_chain(table, near_weights, components, x, buffers), base, count, mask, accelerations
-            )
+            y = evaluate_chain(table, near_weights, components, x, buffers, False)
+            _write_accelerations(y, base, count, mask, accelerations)
             mask[:] = True
 
 
 @kernel
-def _evaluate_chain(table: Array, folded: Array, components: Index, x: Array, buffers: ForwardBuffers) -> Array:
-    """Return the activated outputs of the last layer for the rows x: a view of `buffers`."""
-    outputs, activated, scales = buffers.outputs, buffers.activated, buffers.scales
+def evaluate_chain(
+    table: Array, folded: Array, components: Index, x: Array, buffers: ForwardBuffers, keeps_all: bool
+) -> Array:
+    """Return the activated outputs of the last layer for the rows x: a view of `buffers`.
+
+    With `keeps_all`, the outputs, norms and scales of every layer are kept one after the other; otherwise each layer
+    overwrites those of the one before.
+    """
+    at = 0
     for k in range(len(table)):
-        # Layers without an activation between them are folded: only the last of them is computed.
-        if k + 1 < len(table) and table[k, ACTIVATION] == IDENTITY:
-            continue
-        apply_layer(table[k], folded, components, x, outputs)
         rows = table[k, OUTPUTS]
-        size = components * rows * LANES
-        x = activate(outputs[:size], table[k, ACTIVATION], components, rows, scales, activated[:size])
+        first, last = components * at * LANES, components * (at + rows) * LANES
+        # Layers without an activation between them are folded: only the last of them is computed.
+        if k + 1 == len(table) or table[k, ACTIVATION] != IDENTITY:
+            outputs, activated, scales = buffers.outputs[first:last], buffers.activated[first:last], buffers.scales
+            apply_layer(table[k], folded, components, x, outputs)
+            own_scales = ScaleBuffers(
+                scales.norms[at * LANES :], scales.scales[at * LANES :], scales.bits[at * LANES :]
+            )
+            x = activate(outputs, table[k, ACTIVATION], components, rows, own_scales, activated)
+        if keeps_all:
+            at += rows
     return x
 
 
@@ -255,6 +259,13 @@ def _find_near_obstacle(
     if not some:
         mask[:] = True
     return some
+
+
+@kernel
+def make_forward_buffers(components: Index, rows: Index, scale_rows: Index) -> ForwardBuffers:
+    """Return uninitialized memory for this many rows of outputs, and of norms and scales."""
+    size = components * rows * LANES
+    return ForwardBuffers(np.empty(size, np.float32), np.empty(size, np.float32), make_scale_buffers(scale_rows))
 
 
 @kernel

@@ -36,10 +36,12 @@ from equiflock.controllers.networks.chain import (
 )
 from equiflock.controllers.networks.compiled import (
     ChainArgs,
+    ForwardBuffers,
     ScaleBuffers,
     activate,
-    apply_layer,
+    evaluate_chain,
     load_observations,
+    make_forward_buffers,
     make_scale_buffers,
 )
 from equiflock.controllers.networks.lane_kernels import (
@@ -88,12 +90,8 @@ class BatchBuffers(NamedTuple):
     """Memory for one block of agents on its way forward and backward through a network."""
 
     block: BlockBuffers
-    outputs: Array
-    """float32 (components * sum of all layers' outputs * LANES,): outputs of every layer."""
-    activated: Array
-    """float32, same shape: the outputs after the activations."""
-    scales: ScaleBuffers
-    """Norms and scales of the outputs, with a row for every output."""
+    forward: ForwardBuffers
+    """Outputs of all layers, with norms and scales for each."""
     gradients: Array
     """float32 (components * widest layer * LANES,): dL/dy of a layer."""
     next_gradients: Array
@@ -111,14 +109,12 @@ def make_batch_buffers(table: Array, components: Index, D: Index) -> BatchBuffer
     widest = max(inputs, table[:, OUTPUTS].max())
     x, targets = np.zeros(components * inputs * LANES, np.float32), np.zeros(D * LANES, np.float32)
     weights, squares = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
-    outputs, gradients = components * total * LANES, components * widest * LANES
+    size = components * widest * LANES
     return BatchBuffers(
         BlockBuffers(x, targets, weights, squares, np.zeros(LANES, np.int64)),
-        np.zeros(outputs, np.float32),
-        np.zeros(outputs, np.float32),
-        make_scale_buffers(total),
-        np.zeros(gradients, np.float32),
-        np.zeros(gradients, np.float32),
+        make_forward_buffers(components, total, total),
+        np.zeros(size, np.float32),
+        np.zeros(size, np.float32),
         make_scale_buffers(widest),
         np.zeros(widest, np.float32),
     )
@@ -149,7 +145,7 @@ def add_squared_errors(
     _, D, N = tuples.targets.shape
     for base in range(0, len(batch_indices) * N, LANES):
         _gather_block(tuples, batch_indices, tuple_weights, base, chain_args, buffers)
-        _start_backward(_forward(chain_args, buffers, D), buffers, errors)
+        _compute_errors(chain_args, buffers, D, errors)
 
 
 @kernel
@@ -167,7 +163,7 @@ def add_gradient(
     _, D, N = tuples.targets.shape
     for base in range(0, len(batch_indices) * N, LANES):
         _gather_block(tuples, batch_indices, tuple_weights, base, chain_args, buffers)
-        _start_backward(_forward(chain_args, buffers, D), buffers, errors)
+        _compute_errors(chain_args, buffers, D, errors)
         _backward(chain_args, buffers, D, transposed, sums)
 
 
@@ -189,10 +185,7 @@ def _gather_block(
     chain_args: ChainArgs,
     buffers: BatchBuffers,
 ) -> None:
-    """Copy agents base .. base + LANES - 1 of the batch, counted tuple by tuple, into the block.
-
-    Lanes beyond the last agent become zero, with the owner NO_TUPLE.
-    """
+    """Copy agents base .. base + LANES - 1 of the batch, counted tuple by tuple, into the block."""
     observations, targets = tuples.observations, tuples.targets
     block = buffers.block
     x, y, weights, owners = block.observations, block.targets, block.weights, block.owners
@@ -230,31 +223,10 @@ def _copy(source: Array, first: Index, count: Index, target: Array, at: Index) -
 
 
 @kernel
-def _forward(chain_args: ChainArgs, buffers: BatchBuffers, D: Index) -> Array:
-    """Return the activated outputs of the last layer for the block: a view of the buffers, which keep every layer's."""
-    table, folded = chain_args.table, chain_args.folded
-    components = D if chain_args.acts_on_vectors else 1
-    outputs, activated, scales = buffers.outputs, buffers.activated, buffers.scales
-    x = buffers.block.observations
-    at = 0
-    for k in range(len(table)):
-        rows = table[k, OUTPUTS]
-        first, last = components * at * LANES, components * (at + rows) * LANES
-        # Layers without an activation between them are folded: only the last of them is computed.
-        if k + 1 == len(table) or table[k, ACTIVATION] != IDENTITY:
-            apply_layer(table[k], folded, components, x, outputs[first:last])
-            own_scales = ScaleBuffers(
-                scales.norms[at * LANES :], scales.scales[at * LANES :], scales.bits[at * LANES :]
-            )
-            x = activate(outputs[first:last], table[k, ACTIVATION], components, rows, own_scales, activated[first:last])
-        at += rows
-    return x
-
-
-@kernel
-def _start_backward(result: Array, buffers: BatchBuffers, errors: Array) -> None:
-    """Add each agent's |error|^2 to its tuple in `errors`, and set the gradients to dL/dy = 2 weight error."""
-    block = buffers.block
+def _compute_errors(chain_args: ChainArgs, buffers: BatchBuffers, D: Index, errors: Array) -> None:
+    """Evaluate the block, add each agent's |error|^2 to its tuple in `errors`, and set dL/dy = 2 weight error."""
+    components, block = D if chain_args.acts_on_vectors else 1, buffers.block
+    result = evaluate_chain(chain_args.table, chain_args.folded, components, block.observations, buffers.forward, True)
     targets, weights, squared_errors, owners = block.targets, block.weights, block.squared_errors, block.owners
     gradients = buffers.gradients[: result.size]
     gradients[:], squared_errors[:] = ZERO, ZERO
@@ -273,13 +245,10 @@ def _start_backward(result: Array, buffers: BatchBuffers, errors: Array) -> None
 
 @kernel
 def _backward(chain_args: ChainArgs, buffers: BatchBuffers, D: Index, transposed: Array, sums: Array) -> None:
-    """Propagate the block's gradients back through all layers, and add dL/dA_k and dL/dc_k to `sums`.
-
-    Only layers that the forward pass computed have gradients: not those that are folded into the next.
-    """
+    """Propagate the block's gradients back through all layers, and add dL/dA_k and dL/dc_k to `sums`."""
     table, acts_on_vectors = chain_args.table, chain_args.acts_on_vectors
     components = D if acts_on_vectors else 1
-    block_inputs, activated, zero_bias = buffers.block.observations, buffers.activated, buffers.zero_bias
+    block_inputs, activated, zero_bias = buffers.block.observations, buffers.forward.activated, buffers.zero_bias
     gradients, next_gradients = buffers.gradients, buffers.next_gradients
     at = table[:, OUTPUTS].sum()
     for k in range(len(table) - 1, -1, -1):
@@ -290,9 +259,8 @@ def _backward(chain_args: ChainArgs, buffers: BatchBuffers, D: Index, transposed
         first, last = components * at * LANES, components * (at + outputs) * LANES
         # Back through the activation: from the gradient of its result to dL/dy of the layer.
         dy = gradients[: last - first]
-        _backpropagate_activation(
-            table[k, ACTIVATION], buffers.outputs[first:last], activated[first:last], components, at, buffers, dy
-        )
+        x, y = buffers.forward.outputs[first:last], activated[first:last]
+        _backpropagate_activation(table[k, ACTIVATION], x, y, components, at, buffers, dy)
         # The layer's input x: the activated outputs of the last computed layer before it, or the observations.
         start = at
         row = k
@@ -333,7 +301,8 @@ def _backpropagate_activation(
         return
     # The norms and scales of the forward pass.
     stride = x.size // components
-    norms, scales = buffers.scales.norms[at * LANES :][:stride], buffers.scales.scales[at * LANES :][:stride]
+    forward = buffers.forward.scales
+    norms, scales = forward.norms[at * LANES :][:stride], forward.scales[at * LANES :][:stride]
     scale_derivatives, inner = buffers.derivatives.norms[:stride], buffers.derivatives.scales[:stride]
     if activation == SCALE_LOG:
         compute_log_derivatives(norms, scales, scale_derivatives)

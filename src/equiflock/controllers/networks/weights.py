@@ -81,10 +81,7 @@ def read_weights(path: str | os.PathLike[str]) -> Weights:
 
 
 def read_training_radius(path: str | os.PathLike[str]) -> float:
-    """Return the R of the training: `comm_radius` in the recipe in a weights file, or in its scenario's options.
-
-    Return 1 if the file has neither; raise InputError if it is damaged.
-    """
+    """Return the R of the training: `comm_radius` in a file's recipe, or in its scenario's options; 1 without both."""
     recipe = read_tensors(path, FORMAT)[1].get("recipe")
     if not isinstance(recipe, Mapping):
         return 1.0

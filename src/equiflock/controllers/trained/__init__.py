@@ -38,10 +38,7 @@ def bundled_weights_path(name: str, seed: int = 0) -> Path:
 
 
 def bundled_validation_path(name: str, seed: int = 0) -> Path:
-    """Return the validation table of that training, a CSV: epoch, controller, flock, ivv, iman; experts have epoch 0.
-
-    Raise InputError if there is no training with this seed.
-    """
+    """Return the validation table of that training, a CSV: epoch (0 for experts), controller, flock, ivv, iman."""
     return WEIGHTS_DIR / f"{name}-{_check_seed(name, seed)}.csv"
 
 

@@ -13,7 +13,7 @@ from scipy.stats import ortho_group
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
-from equiflock.controllers.classical.choi_formation import Formation
+from equiflock.controllers.classical.formation_control import Formation
 from equiflock.controllers.classical.formation_patterns import assign_places, make_pattern_points, pattern_error
 from equiflock.flock import Condition, Flock, Role
 from equiflock.observations.aggregation import observe

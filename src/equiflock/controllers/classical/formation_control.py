@@ -31,7 +31,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock._runtime.specs import format_spec
-from equiflock.controllers.classical.cucker_smale import CuckerSmaleSingularBase
+from equiflock.controllers.classical.cucker_smale_singular import CuckerSmaleSingularBase
 from equiflock.controllers.classical.formation_patterns import (
     DEFAULT_SPACING,
     WORD_METADATA,
@@ -117,10 +117,7 @@ class Formation(CuckerSmaleSingularBase):
         return -sum_over_all_pairs(relative_flock, ((format_spec("tether", beta=self.beta), "mean"),))[:, :, 0]
 
     def _compute_pull_chain(self, relative_flock: Flock) -> Vectors:
-        """Return the sum of phi(|x_ij|^2) (x_j - x_i), without 1/N, over the agents next to i in the chain, in O(N).
-
-        It is zero for all but followers. The chain skips obstacle agents and silent or stopped agents.
-        """
+        """Return the sum of phi(|x_ij|^2) (x_j - x_i), without 1/N, over the agents next to i in the chain, in O(N)."""
         member = (relative_flock.roles != OBSTACLE) & ~relative_flock.muted
         pull = np.zeros(relative_flock.shape)
         x = relative_flock.positions
