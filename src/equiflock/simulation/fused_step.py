@@ -150,7 +150,7 @@ class CompiledStep:
 
         Return False if a step fails: the senses are restored, other arrays are not.
         """
-        positions, velocities, roles, accelerations, time_step, active, *_ = body_step
+        positions, velocities, roles, accelerations, time_step, active = body_step[:6]
         expert, expert_args = self._expert, None
         if expert is not None:
             target = np.empty_like(accelerations)
