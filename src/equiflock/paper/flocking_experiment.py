@@ -56,15 +56,17 @@ def build_flocking_statements(table: pd.DataFrame) -> list[Statement]:
     """
     curves = Curves(table)
     sizes = sorted(int(agents) for agents in table.agents.unique())
-    statements = [_f1(curves, sizes), _f2(curves, sizes)]
+    statements = [_judge_settling_times(curves, sizes), _judge_final_variance(curves, sizes)]
     if 50 in sizes:
-        statements.append(_f3(curves))
+        statements.append(_judge_variance_below_expert(curves))
     if 100 in sizes:
-        statements.append(_f4(curves))
-    return [*statements, _f5(curves, sizes), _f6(curves, sizes)]
+        statements.append(_judge_final_variance_below_expert(curves))
+    return [*statements, _judge_final_effort_of_aggregations(curves, sizes), _judge_equal_effort(curves, sizes)]
 
 
-def _f1(curves: Curves, sizes: list[int]) -> Statement:
+def _judge_settling_times(curves: Curves, sizes: list[int]) -> Statement:
+    """Judge statement F1."""
+
     def compute_settling_times(name: str, agents: int) -> Float64[np.ndarray, " S"]:
         """Return the first time at which the median velocity variance is below 0.2, per seed; infinite if never."""
         below = curves.get_curve("median", name, metric=VARIANCE, agents=agents) < LOW_VARIANCE
@@ -86,7 +88,9 @@ def _f1(curves: Curves, sizes: list[int]) -> Statement:
     )
 
 
-def _f2(curves: Curves, sizes: list[int]) -> Statement:
+def _judge_final_variance(curves: Curves, sizes: list[int]) -> Statement:
+    """Judge statement F2."""
+
     def below(a: str, b: str, n: int) -> Check:
         """Return the check that the final median variance of a is below that of b, at size n."""
         first, second = (curves.last("median", name, metric=VARIANCE, agents=n) for name in (a, b))
@@ -107,7 +111,8 @@ def _f2(curves: Curves, sizes: list[int]) -> Statement:
     )
 
 
-def _f3(curves: Curves) -> Statement:
+def _judge_variance_below_expert(curves: Curves) -> Statement:
+    """Judge statement F3."""
     # The expert has no training seeds: its single curve is compared with those of all seeds.
     expert = curves.get_curve("median", EXPERT, metric=VARIANCE, agents=50)
 
@@ -133,7 +138,8 @@ def _f3(curves: Curves) -> Statement:
     )
 
 
-def _f4(curves: Curves) -> Statement:
+def _judge_final_variance_below_expert(curves: Curves) -> Statement:
+    """Judge statement F4."""
     last = curves.last("median", "etdagnn", metric=VARIANCE, agents=100)
     expert = np.broadcast_to(curves.last("median", EXPERT, metric=VARIANCE, agents=100), last.shape)
     return Statement(
@@ -144,7 +150,9 @@ def _f4(curves: Curves) -> Statement:
     )
 
 
-def _f5(curves: Curves, sizes: list[int]) -> Statement:
+def _judge_final_effort_of_aggregations(curves: Curves, sizes: list[int]) -> Statement:
+    """Judge statement F5."""
+
     def compute_excess(mean: str, sum_: str, n: int) -> Float64[np.ndarray, " S"]:
         """Return the final acceleration norm of a mean-aggregation controller minus that of a sum-aggregation one."""
         first, second = (curves.last("median", name, metric=EFFORT, agents=n) for name in (mean, sum_))
@@ -163,7 +171,8 @@ def _f5(curves: Curves, sizes: list[int]) -> Statement:
     )
 
 
-def _f6(curves: Curves, sizes: list[int]) -> Statement:
+def _judge_equal_effort(curves: Curves, sizes: list[int]) -> Statement:
+    """Judge statement F6."""
     checks: list[Check] = []
     for n in sizes:
         effort = {name: curves.last("median", name, metric=EFFORT, agents=n) for name in PAPER_NETWORKS}

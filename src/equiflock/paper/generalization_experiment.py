@@ -137,10 +137,22 @@ def build_generalization_statements(table: pd.DataFrame) -> list[Statement]:
     curves = Curves(table, over="epoch")
     paper = FastForward()
     is_full_size = curves.last("train_tuples", "etdagnn").min() >= paper.steps * paper.train_flocks
-    return [rule(curves) for rule in ((_g1,) if is_full_size else ()) + (_g2, _g3, _g4, _g5, _g6, _g7)]
+    return [
+        rule(curves)
+        for rule in ((_judge_dataset_sizes,) if is_full_size else ())
+        + (
+            _judge_empirical_gap,
+            _judge_order_of_bounds,
+            _judge_largest_dimension,
+            _judge_data_bound,
+            _judge_correlation_of_bound_and_gap,
+            _judge_weight_sizes,
+        )
+    ]
 
 
-def _g1(curves: Curves) -> Statement:
+def _judge_dataset_sizes(curves: Curves) -> Statement:
+    """Judge statement G1."""
     train, test = (curves.last(f"{split}_tuples", "etdagnn") for split in ("train", "test"))
     return Statement(
         "G1",
@@ -154,7 +166,8 @@ def _g1(curves: Curves) -> Statement:
     )
 
 
-def _g2(curves: Curves) -> Statement:
+def _judge_empirical_gap(curves: Curves) -> Statement:
+    """Judge statement G2."""
     gaps = {name: np.abs(curves.get_curve("gap", name)).max(axis=1) for name in PAPER_NETWORKS}
     return Statement(
         "G2",
@@ -164,7 +177,8 @@ def _g2(curves: Curves) -> Statement:
     )
 
 
-def _g3(curves: Curves) -> Statement:
+def _judge_order_of_bounds(curves: Curves) -> Statement:
+    """Judge statement G3."""
     bounds = {name: curves.last("bound", name) for name in PAPER_NETWORKS}
     ratio = bounds["etdagnn"] / bounds["tdagnn-tf-mean"]
     return Statement(
@@ -179,7 +193,8 @@ def _g3(curves: Curves) -> Statement:
     )
 
 
-def _g4(curves: Curves) -> Statement:
+def _judge_largest_dimension(curves: Curves) -> Statement:
+    """Judge statement G4."""
     return Statement(
         "G4",
         "The largest dimension of a weight matrix is 33 for each TDAGNN and 16 for ETDAGNN.",
@@ -191,7 +206,8 @@ def _g4(curves: Curves) -> Statement:
     )
 
 
-def _g5(curves: Curves) -> Statement:
+def _judge_data_bound(curves: Curves) -> Statement:
+    """Judge statement G5."""
     # TF and TF-mean differ only in the aggregation, so they show its effect on the bound.
     data = curves.last("data_bound", "tdagnn-tf") / curves.last("data_bound", "tdagnn-tf-mean")
     points = curves.last("bound", "tdagnn-tf") - curves.last("bound", "tdagnn-tf-mean")
@@ -213,7 +229,8 @@ def _g5(curves: Curves) -> Statement:
     )
 
 
-def _g6(curves: Curves) -> Statement:
+def _judge_correlation_of_bound_and_gap(curves: Curves) -> Statement:
+    """Judge statement G6."""
     return Statement(
         "G6",
         "Over epochs, bound and empirical gap have a correlation of at least 0.95.",
@@ -225,7 +242,8 @@ def _g6(curves: Curves) -> Statement:
     )
 
 
-def _g7(curves: Curves) -> Statement:
+def _judge_weight_sizes(curves: Curves) -> Statement:
+    """Judge statement G7."""
     size = {name: curves.last("mean_weight", name) for name in PAPER_NETWORKS}
     return Statement(
         "G7",

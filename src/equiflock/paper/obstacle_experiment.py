@@ -89,15 +89,16 @@ class OutcomeTable:
 def build_obstacle_statements(table: pd.DataFrame) -> list[Statement]:
     """Return O1 to O5, without those about obstacles that are not in the table."""
     outcomes = OutcomeTable(table)
-    statements = [_o1(outcomes), _o2(outcomes)]
+    statements = [_judge_failures_without_orbit(outcomes), _judge_gain_of_orbit(outcomes)]
     if min(outcomes.sides) <= 6:
-        statements.append(_o3(outcomes))
+        statements.append(_judge_failures_at_small_obstacles(outcomes))
     if max(outcomes.sides) >= 48:
-        statements.append(_o4(outcomes))
-    return [*statements, _o5(outcomes)]
+        statements.append(_judge_failures_at_large_obstacles(outcomes))
+    return [*statements, _judge_collisions(outcomes)]
 
 
-def _o1(outcomes: OutcomeTable) -> Statement:
+def _judge_failures_without_orbit(outcomes: OutcomeTable) -> Statement:
+    """Judge statement O1."""
     checks = []
     for s, name in product(outcomes.sides, PAPER_NETWORKS):
         failed = outcomes.compute_failure_rates(name, s, False)
@@ -114,7 +115,8 @@ def _o1(outcomes: OutcomeTable) -> Statement:
     )
 
 
-def _o2(outcomes: OutcomeTable) -> Statement:
+def _judge_gain_of_orbit(outcomes: OutcomeTable) -> Statement:
+    """Judge statement O2."""
     # The paper's margins by perimeter, less 1e-9 for the rounding of differences of fractions.
     least = {s: 0.8 if s <= 24 else 0.55 if s <= 48 else 0.1 for s in outcomes.sides}
     return Statement(
@@ -133,7 +135,8 @@ def _o2(outcomes: OutcomeTable) -> Statement:
     )
 
 
-def _o3(outcomes: OutcomeTable) -> Statement:
+def _judge_failures_at_small_obstacles(outcomes: OutcomeTable) -> Statement:
+    """Judge statement O3."""
     checks = []
     for s, name in product([s for s in outcomes.sides if s <= 6], PAPER_NETWORKS):
         failed = outcomes.compute_failure_rates(name, s, True)
@@ -146,7 +149,8 @@ def _o3(outcomes: OutcomeTable) -> Statement:
     )
 
 
-def _o4(outcomes: OutcomeTable) -> Statement:
+def _judge_failures_at_large_obstacles(outcomes: OutcomeTable) -> Statement:
+    """Judge statement O4."""
     checks = []
     others = [name for name in PAPER_NETWORKS if name != "etdagnn"]
     for s, margin in ((48, 0.1), (96, 0.2)):
@@ -168,7 +172,8 @@ def _o4(outcomes: OutcomeTable) -> Statement:
     )
 
 
-def _o5(outcomes: OutcomeTable) -> Statement:
+def _judge_collisions(outcomes: OutcomeTable) -> Statement:
+    """Judge statement O5."""
     # Collisions with the obstacle are rare, so they are counted over all seeds: one number, repeated for each seed.
     seeds = outcomes.table.seed.nunique()
 

@@ -112,10 +112,24 @@ def compute_median_at(curves: Curves, epoch: int, metric: str, controller: str) 
 def build_training_statements(table: pd.DataFrame) -> list[Statement]:
     """Return T1 to T9; rules make the paper's terms ("comparable", "matches", "a few hundredths") precise."""
     curves = build_validation_curves(table)
-    return [rule(curves) for rule in (_t1, _t2, _t3, _t4, _t5, _t6, _t7, _t8, _t9)]
+    return [
+        rule(curves)
+        for rule in (
+            _judge_mean_aggregation_learns_faster,
+            _judge_separate_quartiles,
+            _judge_ivv_of_tdagnn_tf,
+            _judge_iman_of_tdagnn_tf,
+            _judge_early_ivv,
+            _judge_final_ivv,
+            _judge_training_data_of_etdagnn,
+            _judge_training_data_against_tdagnn,
+            _judge_iman_gap,
+        )
+    ]
 
 
-def _t1(curves: Curves) -> Statement:
+def _judge_mean_aggregation_learns_faster(curves: Curves) -> Statement:
+    """Judge statement T1."""
     return Statement(
         "T1",
         "The mean-aggregation controllers have lower median IVV and IMAN at epoch 80 than the sum-aggregation ones "
@@ -132,7 +146,8 @@ def _t1(curves: Curves) -> Statement:
     )
 
 
-def _t2(curves: Curves) -> Statement:
+def _judge_separate_quartiles(curves: Curves) -> Statement:
+    """Judge statement T2."""
     # Medians over seeds decide which controller is best or worst, separately for each metric.
     checks = []
     for metric in METRICS:
@@ -153,7 +168,8 @@ def _t2(curves: Curves) -> Statement:
     )
 
 
-def _t3(curves: Curves) -> Statement:
+def _judge_ivv_of_tdagnn_tf(curves: Curves) -> Statement:
+    """Judge statement T3."""
     return Statement(
         "T3",
         "TDAGNN-TF has a lower median IVV than TDAGNN at all epochs.",
@@ -162,7 +178,9 @@ def _t3(curves: Curves) -> Statement:
     )
 
 
-def _t4(curves: Curves) -> Statement:
+def _judge_iman_of_tdagnn_tf(curves: Curves) -> Statement:
+    """Judge statement T4."""
+
     def below(a: str, b: str, epochs: Iterable[int], factor: float = 1.0) -> list[Check]:
         """Return the checks that a's IMAN is below `factor` times b's, one per epoch."""
         return [_make_below_check(curves, "iman", a, b, epoch, factor) for epoch in epochs]
@@ -180,7 +198,8 @@ def _t4(curves: Curves) -> Statement:
     )
 
 
-def _t5(curves: Curves) -> Statement:
+def _judge_early_ivv(curves: Curves) -> Statement:
+    """Judge statement T5."""
     return Statement(
         "T5",
         "At epoch 40 TDAGNN-TF-mean's IVV is under half of ETDAGNN's; ETDAGNN matches it by epoch 120.",
@@ -192,7 +211,8 @@ def _t5(curves: Curves) -> Statement:
     )
 
 
-def _t6(curves: Curves) -> Statement:
+def _judge_final_ivv(curves: Curves) -> Statement:
+    """Judge statement T6."""
     a, b = curves.at(400, "median", "etdagnn", metric="ivv"), curves.at(400, "median", "tdagnn-tf-mean", metric="ivv")
     return Statement(
         "T6",
@@ -202,7 +222,8 @@ def _t6(curves: Curves) -> Statement:
     )
 
 
-def _t7(curves: Curves) -> Statement:
+def _judge_training_data_of_etdagnn(curves: Curves) -> Statement:
+    """Judge statement T7."""
     return Statement(
         "T7",
         "ETDAGNN needs 70% less training data: at epoch 120 it is comparable with the others at 400.",
@@ -211,7 +232,8 @@ def _t7(curves: Curves) -> Statement:
     )
 
 
-def _t8(curves: Curves) -> Statement:
+def _judge_training_data_against_tdagnn(curves: Curves) -> Statement:
+    """Judge statement T8."""
     return Statement(
         "T8",
         "ETDAGNN has flocking control comparable with that of the existing GNN controller, TDAGNN, with 70% less "
@@ -221,7 +243,8 @@ def _t8(curves: Curves) -> Statement:
     )
 
 
-def _t9(curves: Curves) -> Statement:
+def _judge_iman_gap(curves: Curves) -> Statement:
+    """Judge statement T9."""
     # "That gap" is the one between these two at epoch 40. If it were the one between the sum-aggregation controllers,
     # both would end with an IMAN between those two, which contradicts T2: they end below either.
     iman = {name: {e: curves.at(e, "median", name, metric="iman") for e in EPOCHS} for name in MEAN}
