@@ -105,7 +105,7 @@ def test_an_ideal_environment_needs_no_message_buffer_and_keeps_the_fused_step()
     for environment in (None, ef.Environment(), ef.Environment(radio=ef.Radio(seed=3), failures=ef.Failures("silent"))):
         flight = ef.flight(start, controller, environment=environment)
         next(flight)
-        assert flight.sensing.radio_state.message_buffer is None  # type: ignore[attr-defined]
+        assert flight.sensing.message_buffer is None  # type: ignore[attr-defined]
         assert flight._fused is not None
     config = ef.simulate(start, controller, duration=0.1, environment=environment).config
     assert (config["radio"], config["failures"]) == (None, None)
