@@ -84,7 +84,7 @@ def _get_flight_path(folder: Path, *names: str) -> Path:
 
 
 def _build_start_flights(profile: Profile) -> dict[str, Callable[[], Trajectory]]:
-    """Return pictures of initial conditions: flights of duration 0, for which any controller will do."""
+    """Return functions that draw initial conditions: flights of duration 0, for which any controller will do."""
     law = load(profile.interpretation.format_law(LAW))
     flocks = make_scenario("flocking", flocks=3, **profile.interpretation.get_scenario_options("flocking"))
     courses = {f"course-{sides}": make_scenario("obstacles", sides=sides) for sides in DRAWN_SIDES}
@@ -94,7 +94,7 @@ def _build_start_flights(profile: Profile) -> dict[str, Callable[[], Trajectory]
 def _build_connectivity_flights(
     profile: Profile, folder: Path, table: pd.DataFrame
 ) -> dict[str, Callable[[], Trajectory]]:
-    """Return the flights of Fig. 1: one flock, which the law disconnects and the first seed's network does not.
+    """Return functions that fly Fig. 1: one flock, which the law disconnects and the first seed's network does not.
 
     If there is no such flock, it is flock 0.
     """
@@ -113,7 +113,10 @@ def _build_connectivity_flights(
 
 
 def _build_film_flights(profile: Profile, folder: Path) -> dict[str, Callable[[], Trajectory]]:
-    """Return the flights of the films: one flock per scenario under each network with training seed 0."""
+    """Load the networks of training seed 0, training missing ones; return functions that fly the films.
+
+    The keys are film-network, such as "obstacles-etdagnn"; each function simulates one flock of the film's scenario.
+    """
     networks = {name: profile.build_policies(folder).load(name, 0) for name in PAPER_NETWORKS}
     flights: dict[str, Callable[[], Trajectory]] = {}
     for name, film in FILMS.items():
