@@ -129,9 +129,10 @@ def lock_dir(folder: Path, wait: bool = False) -> Iterator[None]:
 
 @contextmanager
 def ignore_sigint_in_children() -> Iterator[None]:
-    """Let processes that start inside the block ignore Ctrl-C, which a terminal sends to all: their parent ends them.
+    """Block Ctrl-C (SIGINT) in processes that start inside the block, for good: their parent ends them. Not on Windows.
 
-    Otherwise a process that is still importing would die with a traceback. Ctrl-C takes effect after the block.
+    A terminal sends Ctrl-C to all, and a process that is still importing would die with a traceback. In this process
+    Ctrl-C waits until the block ends, unless another thread receives it: combine with `delay_sigint` to be sure.
     """
     if not hasattr(signal, "pthread_sigmask"):  # not on Windows
         yield

@@ -178,7 +178,11 @@ class KernelCache(_Cache):
         return CompileResult._rebuild(target_context, *reduced) if signature == _normalize_types(sig) else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save a compiled kernel atomically, unless its code contains addresses of this process or sources changed."""
+        """Save a compiled kernel atomically if it can be cached; else, or if writing fails, do nothing.
+
+        A kernel cannot be cached if its types or code contain addresses of this process, if it is a closure, if sources
+        have changed since the process started, or if there is no cache directory.
+        """
         path = self._path(sig, data.codegen)
         if path is None or data.lifted or data.library.has_dynamic_globals or not _sources_are_unchanged():
             return

@@ -177,10 +177,11 @@ def deploy(
 def build_robot_settings(
     name: str, controller: Controller, start: Flock, deployment: Deployment, folder: Path
 ) -> dict[int, dict[str, Any]]:
-    """Return the settings of every robot process by robot, and write the program that they run to `folder`.
+    """Return the settings of the robot processes, by agent number, and write the program that they run to `folder`.
 
-    For agents of kind "package" nothing is written, and the kernels are compiled. Raise InputError if the controller
-    cannot be exported or compiled.
+    The robots are the followers of `start`, a single flock. An agent of kind "c" is also compiled. For kind "package"
+    nothing is written, but its kernels are compiled into the cache. Raise InputError if the controller cannot be
+    exported or compiled.
     """
     kind, dimensions, robots = deployment.agent, start.shape[2], list_followers(start)
     program, plugin = name, deployment.plugin

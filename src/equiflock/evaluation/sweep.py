@@ -270,9 +270,10 @@ def _draw_panel(axes: Any, panel_table: pd.DataFrame, x_axis: str, y_axis: str, 
 
 
 def _choose_axes(table: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Return the axes to draw, those with most values first, and the axes over which medians are taken.
+    """Return the axes to draw, in descending order of their numbers of values, and the axes to take medians over.
 
-    The first two are the axes of a map; the others have a panel per value, up to MAX_PANELS.
+    The first two are x and y of the maps, even if they have a single value; other axes with a single value are in
+    neither list. Each further axis multiplies the panels, one per controller, while MAX_PANELS suffice.
     """
     counts = {axis: table[axis].nunique(dropna=False) for axis in list_axes(table)}
     ordered = sorted(counts, key=lambda axis: -counts[axis])

@@ -163,15 +163,16 @@ def components(flock: Flock, comm_radius: float | None = None) -> Int64[np.ndarr
 
 
 def compute_connectivity(flock: Flock, comm_radius: float | None = None, roles: Roles | None = None) -> Connectivity:
-    """Return degrees and component labels without listing the edges; memory is O(N).
+    """Return degrees and component labels, each (B, N), without listing the edges; memory is O(N).
 
-    Degrees are 0 for all but followers, and include obstacle agents. Raise NumericRangeError if a position is out of
-    range.
+    The degree of a follower counts all agents within R, obstacle agents too; that of others is 0. Labels are as in
+    `components`, but failed agents count like working ones: their conditions are ignored. Raise NumericRangeError if
+    a position is out of range.
 
     Args:
         flock: the agents now.
         comm_radius: R; default: that of the flock.
-        roles: (B, N), which replace those of the flock; conditions of agents are ignored.
+        roles: (B, N), instead of those of the flock, for example to leave out failed agents.
     """
     comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
     degrees, labels = np.empty(flock.shape[:2], np.int64), np.empty(flock.shape[:2], np.int64)

@@ -294,15 +294,18 @@ def find_observed_edges(flock: Flock, graph: Graph | None = None) -> Int64[np.nd
     graph = radius_graph(flock) if graph is None else graph
     starts, senders = graph.starts.astype(np.uintp), graph.senders.astype(np.uintp)
     is_observed = np.zeros(len(senders), np.bool_)
-    _keep_nearest_obstacles(flock.positions[0], flock.roles[0], starts, senders, is_observed)
+    _keep_nearest_obstacle_agent(flock.positions[0], flock.roles[0], starts, senders, is_observed)
     return np.stack([graph.rows[is_observed], senders[is_observed].astype(np.int64)], axis=1)
 
 
 @kernel
-def _keep_nearest_obstacles(positions: Array, roles: Array, starts: Array, senders: Array, is_observed: Array) -> None:
-    """Apply the obstacle rule to each agent's senders[starts[i] : starts[i + 1]], in place, and mark those that remain.
+def _keep_nearest_obstacle_agent(
+    positions: Array, roles: Array, starts: Array, senders: Array, is_observed: Array
+) -> None:
+    """Of the obstacle agents among senders[starts[i] : starts[i + 1]] of each agent i, keep only the nearest.
 
-    This reorders the senders of an agent, so read only those where `is_observed` is True.
+    This reorders the senders, in place, and sets `is_observed`, which must be False at first, to True for those kept;
+    read only these.
     """
     # Here record i is agent i. Only the orbit technique needs velocities, and it does not change the list.
     N = positions.shape[0]

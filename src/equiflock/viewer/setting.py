@@ -164,7 +164,9 @@ class Setting(StrictModel):
             raise InputError("compare_options requires a second controller: set compare")
         for name, value in self.options.items():
             # Integers are counts, such as agents, and have a lower limit.
-            _check_value(name, value, MAX_AGENTS if isinstance(value, int) else MAX_COORDINATE, MAX_OPTION_LENGTH)
+            _check_option_value(
+                name, value, MAX_AGENTS if isinstance(value, int) else MAX_COORDINATE, MAX_OPTION_LENGTH
+            )
             if name in self.shared_fields:
                 raise InputError(f"{name} is not a scenario option here: set it as a field of the setting")
         self.make()
@@ -248,15 +250,15 @@ def check_law_options(options: dict[str, Any]) -> None:
     Also raise it for `comm_radius` and `time_scale`, which only the server's command line sets.
     """
     for name, value in options.items():
-        _check_value(name, value, MAX_COORDINATE, MAX_NAME_LENGTH)
+        _check_option_value(name, value, MAX_COORDINATE, MAX_NAME_LENGTH)
         if name in UNIT_OPTIONS:
             raise InputError(f"{name} can only be set when the server is started, as in --controller tanner:{name}=2")
 
 
-def _check_value(name: str, value: object, limit: float, max_length: int) -> None:
-    """Raise InputError if a value is no number of at most `limit`, boolean, text or None.
+def _check_option_value(name: str, value: object, limit: float, max_length: int) -> None:
+    """Raise InputError unless a value is a number from -limit to limit, a boolean, a text or None.
 
-    Name and value together may have `max_length` characters.
+    Raise it also if name and value together have more than `max_length` characters, or the number is NaN.
     """
     if not isinstance(value, bool | int | float | str | None) or len(f"{name}{value}") > max_length:
         raise InputError(f"{name[:40]} must be a number, true, false or a short text; got {shorten_repr(value)[:40]}")
