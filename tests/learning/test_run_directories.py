@@ -76,3 +76,11 @@ def test_what_failed_without_a_result_is_removed(tmp_path: Path) -> None:
     remove_empty_trainings(tmp_path / "all")
     assert not (tmp_path / "all").exists()
     remove_empty_trainings(tmp_path / "all")
+
+
+def test_a_file_beside_failed_trainings_is_kept(tmp_path: Path) -> None:
+    begun(tmp_path / "all" / "0")
+    begun(tmp_path / "all" / "1")
+    (tmp_path / "all" / "thesis.txt").write_text("years of work")
+    remove_empty_trainings(tmp_path / "all")
+    assert (tmp_path / "all" / "thesis.txt").exists()

@@ -281,9 +281,10 @@ class Swarm:
         return commands
 
     def _step_in_real_time(self, period: float) -> dict[int, bytes]:
-        """Make a step of `period` seconds: deliver messages as they arrive.
+        """Exchange the frames of one step with the robots, for `period` seconds; the flock does not move yet.
 
-        Return the contents of the commands that arrive in time, by robot. Robots that send nothing become late.
+        Send each robot its sensor frame, then deliver messages as they arrive. Return the contents of the commands that
+        arrive in time, by robot. Robots that send nothing become late: they get no more frames until they send one.
         """
         step, commands = self.host.moment.step, {}
         now = time.perf_counter()

@@ -341,7 +341,12 @@ def has_own_group_majority(flock: Flock, nearest: int) -> Bool[np.ndarray, "B N"
 def _compare_groups(
     positions: Array, groups: Array, comm_radius: float, nearest: Index, has_majority: Array, first: Index, last: Index
 ) -> bool:
-    """Write `has_majority` of agents with a group in flocks first .. last - 1; return False if one is out of range."""
+    """Write whether most of each agent's nearest neighbours are of its group, for flocks first .. last - 1.
+
+    Of the agents within `comm_radius` that have a group, the `nearest` closest count; more than half must be of the
+    agent's group. `has_majority` (B, N) is not written for agents without a group. Return False, with the rest
+    unwritten, if a position is not finite or too far from the origin for the grid of cells.
+    """
     _, N, D = positions.shape
     buffers = make_flock_buffers(N)
     (order, starts, _), sorted_positions, runs, neighbours = buffers

@@ -278,8 +278,7 @@ def clear_run_dir(folder: Path, force: bool = False) -> None:
     if not folder.exists():
         return
     trainings = find_trainings(folder)
-    # Everything in the directory must be a training, or part of one.
-    if not all(map(is_training, trainings)) or (trainings != [folder] and set(list_visible(folder)) != set(trainings)):
+    if not _has_only_trainings(folder, trainings):
         raise InputError(f"{folder} exists already and contains other files: choose another directory with --out")
     # Results and foreign files need the user's consent.
     if not force and any(has_results(each) or list_foreign_files(each, OUTPUT_PATTERNS) for each in trainings):
@@ -291,14 +290,20 @@ def clear_run_dir(folder: Path, force: bool = False) -> None:
 
 
 def remove_empty_trainings(folder: Path) -> None:
-    """Remove the trainings of a failed command, if none of them has results; otherwise remove nothing.
+    """Remove `folder` with the trainings of a failed command; do nothing if one has results or there are other files.
 
-    Errors, for example because a process trains there, are ignored.
+    `folder` is a training itself or contains trainings. Errors, for example because a process trains there, are
+    ignored.
     """
     trainings = find_trainings(folder) if folder.is_dir() else []
-    if trainings and all(map(is_training, trainings)) and not any(map(has_results, trainings)):
+    if trainings and _has_only_trainings(folder, trainings) and not any(map(has_results, trainings)):
         with contextlib.suppress(InputError, OSError):  # harmless: the next attempt replaces the files
             _remove(folder, trainings)
+
+
+def _has_only_trainings(folder: Path, trainings: list[Path]) -> bool:
+    """Return whether every visible entry of the directory is a training, or part of one."""
+    return all(map(is_training, trainings)) and (trainings == [folder] or set(list_visible(folder)) == set(trainings))
 
 
 def _remove(folder: Path, trainings: list[Path]) -> None:

@@ -168,10 +168,11 @@ class DelayedAggregation:
         self._obstacle_rule = ObstacleRule(self.obstacles == "nearest", orbit is not None, coefficients)
 
     def set_senses(self, senses: Senses) -> None:
-        """Change the senses from the next step on; a fixed topology is that of the first step with it.
+        """Change the senses from the next step on.
 
-        Observations and messages in transit are kept if hop count, channel count and units are unchanged. Raise
-        InputError if the senses require an ideal radio and messages may be lost, late or inexact.
+        Observations and messages in transit are kept if hop count, channel count and units are unchanged, and lost
+        otherwise. If the old and the new topology are both fixed, the graph is kept; if only the new one is, it is that
+        of the next step. Raise InputError if the senses require an ideal radio and messages may be lost, late or inexact.
         """
         keep_state = senses.has_same_memory(self.senses)
         self._radio_state.set_senses(senses.requires_ideal_radio, keep_state)
