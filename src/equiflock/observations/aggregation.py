@@ -172,7 +172,8 @@ class DelayedAggregation:
 
         Observations and messages in transit are kept if hop count, channel count and units are unchanged, and lost
         otherwise. If the old and the new topology are both fixed, the graph is kept; if only the new one is, it is that
-        of the next step. Raise InputError if the senses require an ideal radio and messages may be lost, late or inexact.
+        of the next step. Raise InputError if the senses require an ideal radio and messages may be lost, late or
+        inexact.
         """
         keep_state = senses.has_same_memory(self.senses)
         self._radio_state.set_senses(senses.requires_ideal_radio, keep_state)

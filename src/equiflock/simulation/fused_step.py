@@ -153,7 +153,7 @@ class CompiledStep:
         positions, velocities, roles, accelerations, time_step, active = body_step[:6]
         expert, expert_args = self._expert, None
         if expert is not None:
-            target = np.empty_like(accelerations)
+            target = np.zeros_like(accelerations)
             buffers = expert.sensing.begin_steps(flock, active)
             expert_args = *buffers, self._tanner_args, target, expert.draw()
         arrays = positions, velocities, roles, flock.groups, accelerations

@@ -96,6 +96,8 @@ class _ReorderedMoment(Moment):
 
     def __getattr__(self, name: str) -> Any:
         """Make one of the large arrays when it is first read."""
+        if name.startswith("_"):  # unset in an unfinished copy
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         memory = self._memory
         if name == "flock":
             arrays, comm_radius = map(self._to_caller_order, memory.flock.arrays), memory.flock.comm_radius
