@@ -26,7 +26,7 @@ FLOCKS = 50
 
 
 def coverage(true: float, repeat: Callable[[np.random.Generator, int], Estimate]) -> float:
-    """The share of intervals, each of data of its own, that contain the true value."""
+    """The share of intervals that contain the true value, over fresh data in every repetition."""
     rng = np.random.default_rng(0)
     intervals = [repeat(rng, number) for number in range(REPETITIONS)]
     return sum(interval.low <= true <= interval.high for interval in intervals) / REPETITIONS

@@ -80,7 +80,7 @@ def test_no_process_outlives_the_command(tmp_path: Path, end: signal.Signals, wo
     _, errors = process.communicate(timeout=60)
     assert process.returncode == {signal.SIGTERM: 143, signal.SIGKILL: -9}[end]
     assert b"Traceback" not in errors
-    # After SIGKILL nobody but the resource tracker, which says so, can remove the semaphores.
+    # After SIGKILL only the resource tracker can remove the semaphores, and it prints a warning.
     assert end == signal.SIGKILL or b"leaked" not in errors
     for seed in range(workers):  # the lock is free again
         with FileLock(folder / f"etdagnn-{seed}" / ".lock", timeout=30):

@@ -40,8 +40,8 @@ def test_silent_and_stopped_agents_send_nothing_and_stopped_and_drifting_ones_re
         flock = moment.flock
         for b in range(len(start)):
             placed = flock if topology == "dynamic" else replace(flock, positions=start.positions)
-            heard = twins.find_neighbours(placed, b, 1.0)
-            expected[b] = twins.aggregate(flock, b, expected[b], heard, senses)
+            neighbours = twins.find_neighbours(placed, b, 1.0)
+            expected[b] = twins.aggregate(flock, b, expected[b], neighbours, senses)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(moment.observations[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
     failed = flown[-1].flock.conditions != Condition.WORKING

@@ -196,18 +196,18 @@ def test_accelerations_of_the_caller_do_not_move_stopped_agents(start: Flock) ->
 
 
 def test_bodies_receive_stopped_and_drifting_agents_as_leaders(start: Flock) -> None:
-    told = []
+    received = []
 
     class Curious(ef.DoubleIntegrator):
         def advance(self, step: ef.BodyStep) -> None:
-            told.append(step.roles.copy())
+            received.append(step.roles.copy())
             super().advance(step)
 
     for kind in KINDS:
         (_, moment) = moments(start, ef.load("tanner"), 2, body=Curious(), failures=ef.Failures(kind, agents=5))
         failed = moment.flock.conditions != Condition.WORKING
         expected = np.where(failed & (kind != "silent"), Role.LEADER, start.roles)
-        assert (told[-1] == expected).all()
+        assert (received[-1] == expected).all()
 
 
 # Bad input.

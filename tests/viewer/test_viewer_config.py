@@ -115,7 +115,7 @@ def test_options_are_numbers_booleans_and_choices_with_defaults_and_help(own_reg
         marching: bool = True
         """Whether they `march`."""
         tune: str = "slow"
-        drum: Literal["loud", "soft"] | str = "soft"
+        drum: Literal["hard", "soft"] | str = "soft"
         flag: Literal["red"] | None = None
         limit: float = math.inf
 
@@ -128,7 +128,7 @@ def test_options_are_numbers_booleans_and_choices_with_defaults_and_help(own_reg
         {"name": "rows", "kind": "integer", "default": 3, "choices": [], "help": "How many rows there are."},
         {"name": "gap", "kind": "number", "default": 1.0, "choices": [], "help": ""},
         {"name": "marching", "kind": "boolean", "default": True, "choices": [], "help": "Whether they march."},
-        {"name": "drum", "kind": "choice", "default": "soft", "choices": ["loud", "soft"], "help": ""},
+        {"name": "drum", "kind": "choice", "default": "soft", "choices": ["hard", "soft"], "help": ""},
     ]
 
 
