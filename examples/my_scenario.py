@@ -16,7 +16,7 @@ class UntilThrough:
 
     wall_at: float
 
-    def __call__(self, time, flock, flying):
+    def __call__(self, times, flock, flying):
         beyond = flock.positions[:, :, 0] > self.wall_at
         all_through = (beyond | (flock.roles == ef.Role.OBSTACLE)).all(axis=1)
         return np.where(all_through, THROUGH, ef.Outcome.FLYING)

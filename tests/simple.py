@@ -30,6 +30,6 @@ class EndAt:
 
     steps: tuple[int, ...]
 
-    def __call__(self, time: float, flock: Flock, flying: NDArray[Any]) -> NDArray[Any]:
-        over = time > np.array(self.steps) * 0.1 - 1e-9
+    def __call__(self, times: NDArray[Any], flock: Flock, flying: NDArray[Any]) -> NDArray[Any]:
+        over = times > np.array(self.steps) * 0.1 - 1e-9
         return np.where(over, Outcome.DISCONNECTED, Outcome.FLYING).astype(np.int8)

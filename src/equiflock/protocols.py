@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Int8, Int64
+from jaxtyping import Bool, Float, Float64, Int8, Int64
 from numpy.typing import NDArray
 
 from equiflock._runtime.memory import ReadOnlyDict
@@ -23,7 +23,7 @@ class Moment:
     """
 
     step: int
-    """Number of steps so far."""
+    """Number of steps of the flight so far."""
     time: float
     """step times the time step, in seconds."""
     flock: Flock
@@ -36,10 +36,24 @@ class Moment:
     outcomes: Int8[np.ndarray, " B"]
     """Codes of `Outcome`."""
     comm_radius: float
+    time_step: float
+    """dt, in seconds."""
+    start_steps: Int64[np.ndarray, " B"]
+    """Step of the flight at which each flock started: 0, or that of its last `Flight.restart`."""
     body_state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """name -> (B, N, ..), state of bodies beyond position and velocity, such as headings."""
     compute_message_graph: Callable[[], Any] | None = None
     """Returns the graph of the messages in use now, an `equiflock.Graph`; None if the senses cannot compute it."""
+
+    @property
+    def flock_steps(self) -> Int64[np.ndarray, " B"]:
+        """Number of steps since the start of each flock, (B,); `step` for flocks that were not restarted."""
+        return self.step - self.start_steps
+
+    @property
+    def flock_times(self) -> Float64[np.ndarray, " B"]:
+        """Time since the start of each flock, (B,), in seconds."""
+        return self.flock_steps * self.time_step
 
 
 @runtime_checkable
@@ -87,6 +101,12 @@ class Sensing(Protocol):
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Continue with another flock; its first agents are the kept ones, with their histories."""
+
+    def restart(self, flock: Flock, mask: Bool[np.ndarray, " B"], flying: Bool[np.ndarray, " B"], /) -> Observations:
+        """Let the flocks of a mask begin anew at the present step, without a past; return the observations of all.
+
+        Those of the other flocks keep their bits. `flying` is the part of the mask that has not ended at once.
+        """
 
 
 class BodyStep(NamedTuple):
@@ -167,8 +187,11 @@ class FusedStep(Protocol):
 class Ending(Protocol):
     """Condition that ends flights; called at every step."""
 
-    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"], /) -> Int8[np.ndarray, " B"]:
+    def __call__(
+        self, times: Float64[np.ndarray, " B"], flock: Flock, flying: Bool[np.ndarray, " B"], /
+    ) -> Int8[np.ndarray, " B"]:
         """Return codes of `Outcome`, (B,), FLYING where the flight continues, or booleans, True where it ends.
 
-        Flocks that are not flying are ignored.
+        `times` are the seconds since the start of each flock: a flock at 0 begins, or begins anew. What is returned for
+        flocks that are not `flying` is ignored, and an ending with memory must not change theirs.
         """

@@ -105,7 +105,7 @@ class Walled:
         return add_obstacle(flock, ring((9.0, 0.0), 1.0, spacing=0.2))
 
     def ending(self):
-        return lambda time, flock, flying: [OUT if time > 0.1 else ef.Outcome.FLYING] * len(flock)
+        return lambda times, flock, flying: np.where(times > 0.1, OUT, ef.Outcome.FLYING)
 """
 
 

@@ -81,7 +81,7 @@ def test_a_scenario_that_ends_a_flight_ends_what_is_learned_from_it() -> None:
             return self.disk.draw(stop)
 
         def ending(self) -> Any:
-            return lambda time, flock, flying: np.full(len(flock), time > 0.045)
+            return lambda times, flock, flying: times > 0.045
 
     trainer = Trainer(small(scenario="short"))
     trainer.run_epoch()
@@ -155,7 +155,7 @@ def test_flights_that_end_before_their_first_step_raise_input_error() -> None:
             return self.disk.draw(stop)
 
         def ending(self) -> Any:
-            return lambda time, flock, flying: np.ones(len(flock), bool)
+            return lambda times, flock, flying: np.ones(len(flock), bool)
 
     with pytest.raises(InputError, match="every flight of 'over' ended before its first step"):
         Trainer(small(scenario="over")).run_epoch()

@@ -134,7 +134,7 @@ def test_a_film_ends_with_the_last_flight_and_shows_its_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = ef.random_disk(1, 20)
-    run = ef.simulate(start, ef.load("tanner"), duration=5.0, ending=lambda time, flock, flying: [time >= 0.21])
+    run = ef.simulate(start, ef.load("tanner"), duration=5.0, ending=lambda times, flock, flying: times >= 0.21)
     outcome_label = []
     draw = FlockPanel.draw
 

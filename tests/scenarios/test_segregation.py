@@ -68,7 +68,7 @@ def test_segregation_must_last_without_interruption() -> None:
     mixed = ef.Flock(parted.positions, parted.velocities, groups=[[0, 1, 0, 1, 0, 1]])
     ending, flying = UntilSegregated(hold=1.0), np.array([True])
     said = [
-        int(ending(time, flock, flying)[0])
+        int(ending(np.array([time]), flock, flying)[0])
         for time, flock in ((0.0, parted), (0.9, parted), (1.0, mixed), (1.1, parted), (2.0, parted), (2.1, parted))
     ]
     assert said == [Outcome.FLYING] * 5 + [SEGREGATED]
@@ -78,8 +78,8 @@ def test_ended_flocks_are_ignored() -> None:
     gap = np.array([0, 0.2, 1.3, 1.5])
     parted = ef.Flock(np.stack([gap, 0 * gap], 1)[None].repeat(2, 0), np.zeros((2, 4, 2)), groups=[[0, 0, 1, 1]] * 2)
     ending, flying = UntilSegregated(hold=0.5), np.array([True, False])
-    ending(0.0, parted, flying)
-    assert ending(1.0, parted, flying).tolist() == [SEGREGATED, Outcome.FLYING]
+    ending(np.zeros(2), parted, flying)
+    assert ending(np.ones(2), parted, flying).tolist() == [SEGREGATED, Outcome.FLYING]
 
 
 @pytest.mark.slow

@@ -154,10 +154,10 @@ def test_the_default_radius_is_that_of_the_flight() -> None:
     places, still = [[[0.0, 0.0], [1.5, 0.0]]], [[[0.0, 0.0], [0.0, 0.0]]]
     far, near = Flock(places, still), Flock(places, still, comm_radius=2.0)
     for ending in (ef.UntilPassed(), ef.UntilDisconnected()):
-        assert ending(0.0, far, np.array([True])) == [Outcome.DISCONNECTED]
-        assert ending(0.0, near, np.array([True])) == [Outcome.FLYING]
+        assert ending(np.zeros(1), far, np.array([True])) == [Outcome.DISCONNECTED]
+        assert ending(np.zeros(1), near, np.array([True])) == [Outcome.FLYING]
     for ending in (ef.UntilPassed(comm_radius=1.0), ef.UntilDisconnected(comm_radius=1.0)):
-        assert ending(0.0, near, np.array([True])) == [Outcome.DISCONNECTED]
+        assert ending(np.zeros(1), near, np.array([True])) == [Outcome.DISCONNECTED]
 
 
 def test_flocks_of_a_batch_end_independently_and_t_0_starts_a_new_flight() -> None:
@@ -226,7 +226,7 @@ def seen_by_loops(flock: Flock, b: int, one_node: bool, leaders_aware: bool) -> 
 def test_the_survey_kernel_agrees_with_plain_loops(flock: Flock, one_node: bool, leaders_aware: bool) -> None:
     node, awareness = "one" if one_node else "each", "flock" if leaders_aware else "followers"
     ending = ef.UntilPassed(min_separation=0.1, obstacle_node=node, awareness=awareness)
-    ended = ending(0.0, flock, np.ones(len(flock), bool))
+    ended = ending(np.zeros(len(flock)), flock, np.ones(len(flock), bool))
     # The ending only asks whether there is more than one piece, which most random flocks have: here they are counted.
     seen = survey_course(flock, 1.0, node, awareness)
     for b in range(len(flock)):

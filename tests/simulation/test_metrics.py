@@ -196,7 +196,7 @@ def test_components_by_messages_leave_out_agents_that_have_failed_and_flocks_tha
         ef.load("etdagnn"),
         duration=0.03,
         failures=failures,
-        ending=lambda time, flock, flying: (time > 0.015) & (np.arange(3) < 1),
+        ending=lambda times, flock, flying: (times > 0.015) & (np.arange(3) < 1),
         record=[metrics.message_component_count],
     )
     assert (run.series["message_component_count"] == 1.0).all()

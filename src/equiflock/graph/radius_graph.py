@@ -94,6 +94,15 @@ class Graph:
         rows = (np.cumsum(which) - 1)[flock[stays]] * self.shape[1] + receiver[stays]
         return Graph.from_edges(rows, self.senders[stays], (int(which.sum()), self.shape[1]))
 
+    def replace_flocks(self, which: Bool[np.ndarray, " B"], other: Graph) -> Graph:
+        """Return the graph with the edges of another graph of the same shape in the flocks where `which` is True."""
+        # Rows of these flocks come from the other graph; a stable sort keeps the order of senders within a row.
+        N = self.shape[1]
+        own, others = ~which[self.rows // N], which[other.rows // N]
+        rows = np.concatenate([self.rows[own], other.rows[others]])
+        senders, order = np.concatenate([self.senders[own], other.senders[others]]), np.argsort(rows, kind="stable")
+        return Graph.from_edges(rows[order], senders[order], self.shape)
+
     def renumber_agents(self, agent_ids: Int64[np.ndarray, " N"]) -> Graph:
         """Return the graph in which agent s of every flock has the index agent_ids[s], with sorted lists of senders."""
         flock, receiver = np.divmod(self.rows, self.shape[1])

@@ -211,12 +211,45 @@ class DelayedAggregation:
         active = np.arange(len(flock)) if flying is None else flying.nonzero()[0]
         previous, observations = self._rotate(flock, active)
         if (message_buffer := self._radio_state.get_message_buffer(flock)) is not None:
-            self._observe_by_radio(message_buffer, flock, active, previous, observations, agent_ids)
-        elif len(active) > 0 and self.senses.requires_ideal_radio:
-            self._observe_with_sender_mean(flock, active, previous, observations, agent_ids)
-        elif len(active) > 0:
-            self._fill_observations(flock, active, previous, observations, agent_ids)
+            message_buffer.begin_step(flock, previous)
+        self._observe_active(flock, active, previous, observations, agent_ids)
         return self.observations
+
+    def restart(self, flock: Flock, mask: Bool[np.ndarray, " B"], flying: Bool[np.ndarray, " B"]) -> Observations:
+        """Let the flocks of a mask begin anew at the present step, without a past; return Z(t), (B, N, K, C, D).
+
+        No bit of the other flocks changes. In a fixed topology, the links of these flocks are those of now.
+
+        Args:
+            flock: all flocks, in the order of agents of the last step.
+            mask: (B,), which flocks begin anew.
+            flying: (B,), those of them that have not ended at once; observations of the others are zero.
+        """
+        flock = self.senses.scale_flock(check_flock(flock))
+        self._prepare(flock)
+        self._copy_buffers(flock.shape, np.arange(flock.shape[1]))
+        assert self._current is not None and self._previous is not None
+        for buffer in (self._current, self._previous):
+            buffer.rows[mask] = 0.0
+        self._large_aggregator = None
+        if self.fixed_graph is not None:
+            self.fixed_graph = self.fixed_graph.replace_flocks(mask, radius_graph(flock, self._get_radius(flock)))
+        self._radio_state.restart(flock, mask, self._previous.rows)
+        self._observe_active(flock, np.flatnonzero(flying), self._previous.rows, self._current.rows, None)
+        return self.observations
+
+    def _observe_active(
+        self, flock: Flock, active: Array, previous: Array, observations: Array, agent_ids: Array | None
+    ) -> None:
+        """Fill in `observations` of the active flocks, with the messages that arrive now."""
+        if len(active) == 0:
+            return
+        if (message_buffer := self._radio_state.message_buffer) is not None:
+            self._observe_by_radio(message_buffer, flock, active, previous, observations, agent_ids)
+        elif self.senses.requires_ideal_radio:
+            self._observe_with_sender_mean(flock, active, previous, observations, agent_ids)
+        else:
+            self._fill_observations(flock, active, previous, observations, agent_ids)
 
     @property
     def observations(self) -> Observations:
@@ -355,18 +388,17 @@ class DelayedAggregation:
         observations: Array,
         agent_ids: Array | None,
     ) -> None:
-        """Store the messages of this step, and fill in `observations` of the active flocks from those that arrive now.
+        """Fill in `observations` of the active flocks from the messages that arrive now.
 
-        All observations are zero while no message can have arrived yet. Raise NumericRangeError if a value is too
+        They are zero while no message can have arrived yet. Raise NumericRangeError if a value is too
         large.
         """
-        message_buffer.begin_step(flock, previous)
         flock = self._with_effective_roles(flock)
         # A fixed topology is that of the first step, even if its messages arrive later.
         graph = self._get_fixed_graph(flock) if self.senses.topology == "fixed" else None
         # No message can have arrived yet.
-        if len(active) == 0 or message_buffer.newest_send_step < message_buffer.first_step:
-            observations[:] = 0.0
+        if message_buffer.newest_send_step < message_buffer.first_step:
+            observations[active] = 0.0
         elif message_buffer.mixes_send_steps:
             if not message_buffer.aggregate_delayed_messages(
                 flock, active, self._get_kernel_args(flock)[0], graph, observations, agent_ids, self.senses.time_scale
@@ -397,7 +429,7 @@ class DelayedAggregation:
         np.divide(previous, counts, out=relayed, where=counts > 0.0)
         self._fill_observations(flock, active, relayed, observations, agent_ids)
         # The kernels return means; times |N_i| they are sums.
-        observations[:, :, self.senses.width * flock.shape[2] :] *= counts
+        observations[active, :, self.senses.width * flock.shape[2] :] *= counts[active]
 
     def _make_off_scale_error(self, flock: Flock) -> NumericRangeError:
         """Return the error for which the kernels refused a flock: its state, or the sum of a declared feature."""

@@ -71,6 +71,8 @@ class MessageBuffer:
         self._present_from: Int64[np.ndarray, "B N"] = np.empty((0, 0), np.int64)
         self._history: MessageHistory | None = None
         self._cells: SlotCells | None = None
+        self._is_sorted: Bool[np.ndarray, " B"] = np.empty(0, bool)
+        """Flocks of which all slots but that of the present step are in `_cells`."""
         self._seed_hash = np.uint64(_hash_seed(radio.seed))  # np.uint64, as Numba would type a small int as signed
         self._loss_args = _make_loss_args(radio)
         self._splitter = _compute_splitter(radio.quantization)
@@ -177,12 +179,16 @@ class MessageBuffer:
         slots, slot = len(positions), self.step % len(positions)
         ids = np.empty(0, np.int64) if agent_ids is None else agent_ids
         flocks = [active[first:last] for first, last in split_flocks(len(active), N)]
-        # Sort the messages of this step into cells; all slots if there are no cell lists yet.
-        unsorted = [slot] if self._cells is not None else range(slots)
-        cells = self._cells = self._cells or _make_cell_lists(slots, B, N)
-        jobs = [(positions[s], velocities[s], ids, comm_radius, cells, s, part) for part in flocks for s in unsorted]
+        if self._cells is None:
+            self._cells, self._is_sorted = _make_cell_lists(slots, B, N), np.zeros(B, bool)
+        # Sort the messages of this step into cells, and of flocks without cell lists those of all steps.
+        cells, jobs = self._cells, []
+        for s in range(slots):
+            unsorted = flocks if s == slot else [part[~self._is_sorted[part]] for part in flocks]
+            jobs += [(positions[s], velocities[s], ids, comm_radius, cells, s, part) for part in unsorted if len(part)]
         if not all(threads.run_parallel(sort_slot, jobs)):
             return False
+        self._is_sorted[active] = True
         # Quantize the older hops of this step, once.
         radio_args = self.make_radio_args(flock, time_scale)
         if self._splitter > 0.0:
@@ -240,6 +246,27 @@ class MessageBuffer:
             for history in self._history:
                 history[:] = history[:, :, order]
         self._cells = None  # sorted by the old indices
+
+    def restart(self, flock: Flock, mask: Bool[np.ndarray, " B"], previous: Array) -> None:
+        """Let the flocks of a mask begin anew at the present step: their first messages are those of now.
+
+        `flock` has all flocks, and `previous` (B, N, K * C * D) the observations of the step before.
+        """
+        # After a change of the radio there are no messages yet: those of the other flocks begin with the next step.
+        if self._silent_from is None:
+            shape = flock.shape[:2]
+            self._silent_from, self._present_from = np.full(shape, NEVER), np.full(shape, self.step + 1)
+        self.first_step = min(self.first_step, self.step)
+        self._silent_from[mask] = np.where(flock.muted[mask], self.step, NEVER)
+        self._present_from[mask] = self.step
+        if self.radio.memory > 0:
+            if self._history is None:
+                self._history = _make_history(self.radio.memory + 1, *flock.shape, previous.shape[2])
+            # Older messages of these flocks are not used; their state only has to fit into the cells.
+            for history, message in zip(self._history, (flock.positions, flock.velocities, previous), strict=True):
+                history[:, mask] = message[mask]
+            if self._cells is not None:
+                self._is_sorted[mask] = False
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Continue with another flock, whose first agents are the kept ones; their messages in transit are kept.
@@ -345,6 +372,18 @@ class RadioState:
         if self.message_buffer is None and not flock.all_working:
             self.message_buffer = self._start_buffer(self.radio)
         return self.message_buffer
+
+    def restart(self, flock: Flock, mask: Bool[np.ndarray, " B"], previous: Array) -> None:
+        """Let the flocks of a mask begin anew at the present step, without messages in transit.
+
+        `flock` has all flocks, and `previous` (B, N, K * C * D) the observations of the step before.
+        """
+        is_new = self.message_buffer is None
+        if (message_buffer := self.get_message_buffer(flock)) is not None:
+            if is_new:  # the first agents have failed
+                message_buffer.begin_step(flock, previous)
+            else:
+                message_buffer.restart(flock, mask, previous)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Continue with another flock, whose first agents are the kept ones; their messages in transit are kept.

@@ -49,7 +49,9 @@ class UntilDisconnected:
         if self.comm_radius is not None:
             check_positive("comm_radius", self.comm_radius)
 
-    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+    def __call__(
+        self, times: Float64[np.ndarray, " B"], flock: Flock, flying: Bool[np.ndarray, " B"]
+    ) -> Int8[np.ndarray, " B"]:
         """Return DISCONNECTED where a flying flock has several components of working agents, else FLYING."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # Components are numbered from 0, so a label above 0 means a second component.
@@ -72,7 +74,7 @@ class UntilPassed:
     - PASSED: an agent was within R of an obstacle agent, none has been for `clear_time`, and every obstacle that was
       never near lies behind: not ahead of the flock's centre along its mean velocity.
 
-    The ending stores when flocks were near obstacles, so it serves one flight at a time; t = 0 starts a new one.
+    The ending stores when flocks were near obstacles, so it serves one flight at a time; a flock at t = 0 begins anew.
 
     Args:
         comm_radius: R; default: the flight's.
@@ -101,22 +103,26 @@ class UntilPassed:
         self.obstacle_node, self.awareness = obstacle_node, awareness
         self._last_near: Float64[np.ndarray, "B M"] = np.empty((0, 0))
 
-    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+    def __call__(
+        self, times: Float64[np.ndarray, " B"], flock: Flock, flying: Bool[np.ndarray, " B"]
+    ) -> Int8[np.ndarray, " B"]:
         """Return the outcome of each flock (B,): FLYING if it has not ended now, and for all that are not flying."""
-        # t = 0 starts a new flight, in which no obstacle was near yet.
         obstacles = int(flock.obstacles.max()) + 1
-        if time == 0.0 or self._last_near.shape != (len(flock), obstacles):
+        if self._last_near.shape != (len(flock), obstacles):
             self._last_near = np.full((len(flock), obstacles), NEVER)
+        # A flock at t = 0 begins: no obstacle was near yet.
+        self._last_near[flying & (times == 0.0)] = NEVER
         comm_radius = flock.comm_radius if self.comm_radius is None else self.comm_radius
         # Survey only the flocks that still fly.
         active = flock if flying.all() else flock[flying]
         survey = survey_course(active, comm_radius, self.obstacle_node, self.awareness, obstacles)
         # An obstacle within R of any agent is near now; the others keep the time when they last were.
-        last_near = np.where(survey.obstacle_distances <= comm_radius, time, self._last_near[flying])
+        times = times[flying]
+        last_near = np.where(survey.obstacle_distances <= comm_radius, times[:, None], self._last_near[flying])
         self._last_near[flying] = last_near
         # Apply the conditions from the last to the first, so that the first one that holds counts.
         active_outcomes = np.full(len(active), Outcome.FLYING, np.int8)
-        active_outcomes[self._find_passed(time, active, last_near)] = Outcome.PASSED
+        active_outcomes[self._find_passed(times, active, last_near)] = Outcome.PASSED
         hit = (survey.obstacle_distance < self.min_separation) | (survey.rim_distance <= 0.0)
         active_outcomes[hit] = Outcome.HIT_OBSTACLE
         active_outcomes[survey.separation < self.min_separation] = Outcome.COLLIDED
@@ -126,13 +132,15 @@ class UntilPassed:
         outcomes[flying] = active_outcomes
         return outcomes
 
-    def _find_passed(self, time: float, flock: Flock, last_near: Float64[np.ndarray, "B M"]) -> Bool[np.ndarray, " B"]:
+    def _find_passed(
+        self, times: Float64[np.ndarray, " B"], flock: Flock, last_near: Float64[np.ndarray, "B M"]
+    ) -> Bool[np.ndarray, " B"]:
         """Return the mask of flocks that have passed: near an obstacle before, clear for `clear_time`, and none ahead.
 
         `last_near` is the time at which each obstacle was last within R, or NEVER.
         """
         latest = last_near.max(axis=1, initial=NEVER)
-        passed: Bool[np.ndarray, " B"] = (time - latest >= self.clear_time - TIME_TOLERANCE) & (latest > NEVER)
+        passed: Bool[np.ndarray, " B"] = (times - latest >= self.clear_time - TIME_TOLERANCE) & (latest > NEVER)
         # A flock without working agents has not passed.
         passed &= flock.working.any(axis=1)
         # An obstacle that was never near must lie behind.

@@ -44,7 +44,9 @@ class UntilFormed:
         places = assign_places(flock, self.pattern, self.spacing)
         return formation_patterns.pattern_error(flock.positions, places, flock.working)
 
-    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+    def __call__(
+        self, times: Float64[np.ndarray, " B"], flock: Flock, flying: Bool[np.ndarray, " B"]
+    ) -> Int8[np.ndarray, " B"]:
         """Return FORMED where a flying flock has the pattern and a small velocity variance, else FLYING."""
         formed = flying & flock.working.any(axis=1) & (self.error(flock) < self.tolerance)
         formed &= compute_velocity_variance(flock) < self.variance

@@ -41,7 +41,9 @@ class UntilArrived:
             raise InputError(f"goal must have {D} numbers for flocks in {D} dimensions; got {shorten_repr(self.goal)}")
         return _compute_norms(average_working(flock, flock.positions) - np.array(self.goal))
 
-    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+    def __call__(
+        self, times: Float64[np.ndarray, " B"], flock: Flock, flying: Bool[np.ndarray, " B"]
+    ) -> Int8[np.ndarray, " B"]:
         """Return ARRIVED where a flying flock is at the goal, slow and connected, else FLYING."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The distance is cheap, the graph is not: build the graph only for flocks that are near and slow.

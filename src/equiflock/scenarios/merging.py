@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Int8
+from jaxtyping import Bool, Float64, Int8
 
 from equiflock._runtime.checks import InputError, check_positive
 from equiflock._runtime.randomness import make_rng
@@ -30,7 +30,9 @@ class UntilMerged:
     def __post_init__(self) -> None:
         check_positive("variance", self.variance)
 
-    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+    def __call__(
+        self, times: Float64[np.ndarray, " B"], flock: Flock, flying: Bool[np.ndarray, " B"]
+    ) -> Int8[np.ndarray, " B"]:
         """Return MERGED where a flying flock is connected and its velocity variance is small, else FLYING."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The variance is cheap, the graph is not: build the graph only where the variance is small.

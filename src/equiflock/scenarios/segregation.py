@@ -65,22 +65,24 @@ def own_group_share(moment: Moment) -> Float64[np.ndarray, " B"]:
 class UntilSegregated:
     """Ending of a flight: the groups have been segregated without interruption for `hold` seconds.
 
-    It stores since when flocks are segregated, so it must be called with increasing times of one flight.
+    It stores since when flocks are segregated, so it serves one flight at a time; a flock at t = 0 begins anew.
     """
 
     def __init__(self, hold: float = 1.0) -> None:
         self.hold = check_positive("hold", hold)
         self._segregated_since: Float64[np.ndarray, " B"] | None = None
 
-    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+    def __call__(
+        self, times: Float64[np.ndarray, " B"], flock: Flock, flying: Bool[np.ndarray, " B"]
+    ) -> Int8[np.ndarray, " B"]:
         """Return SEGREGATED where a flying flock has been segregated for `hold` seconds up to now, else FLYING."""
-        if self._segregated_since is None:
+        if self._segregated_since is None or len(self._segregated_since) != len(flock):
             self._segregated_since = np.full(len(flock), np.inf)
         # The time since which the groups are segregated; infinity where they are mixed.
-        segregated = np.zeros(len(flock), bool)
-        segregated[flying] = is_segregated(flock[flying])
-        self._segregated_since = np.where(segregated, np.minimum(self._segregated_since, time), np.inf)
-        held = flying & (time - self._segregated_since >= self.hold)
+        since = np.where(times == 0.0, np.inf, self._segregated_since)[flying]
+        segregated = is_segregated(flock[flying])
+        self._segregated_since[flying] = np.where(segregated, np.minimum(since, times[flying]), np.inf)
+        held = flying & (times - self._segregated_since >= self.hold)
         return np.where(held, SEGREGATED, Outcome.FLYING).astype(np.int8)
 
 

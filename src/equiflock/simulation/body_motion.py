@@ -61,6 +61,13 @@ class MovingBody:
             array[:, : keep.sum()] = self.state[name][:, keep]
         self._store_state(fresh)
 
+    def restart(self, flock: Flock, mask: Bool[np.ndarray, " B"]) -> None:
+        """Give the agents of the flocks of a mask the body state of `init_state`; `flock` has all flocks."""
+        fresh = _make_state(self.body, flock)
+        for name, array in fresh.items():
+            array[~mask] = self.state[name][~mask]
+        self._store_state(fresh)
+
     def with_body(self, body: AnyBody, flock: Flock) -> MovingBody:
         """Return a `MovingBody` of another body for the same agents.
 

@@ -56,18 +56,27 @@ class Failures:
         """Return the step at which `agents` fail: the first one not before `time`."""
         return int(_round_up_to_steps(np.array(self.time), time_step))
 
-    def draw_failure_steps(self, flock: Flock, time_step: float) -> Int64[np.ndarray, "B N"]:
-        """Return the step at which each agent of a flock at t = 0 fails, (B, N); `NEVER` for those that do not.
+    def draw_failure_steps(
+        self, flock: Flock, time_step: float, flock_ids: Int64[np.ndarray, " B"] | None = None, start_step: int = 0
+    ) -> Int64[np.ndarray, "B N"]:
+        """Return the step at which each agent fails, (B, N); `NEVER` for those that do not.
 
-        It is a function of the seed, the index of the flock in its batch and that of the agent in its flock. Only
-        working followers can fail. Raise InputError if a flock has fewer than `agents` of them.
+        It is a function of the seed, the index of the flock in its batch, that of the agent in its flock, and the step
+        at which the flock starts. Only working followers can fail. Raise InputError if a flock has fewer than `agents`
+        of them.
+
+        Args:
+            flock: the agents at their start.
+            time_step: dt, in seconds.
+            flock_ids: (B,), indices of these flocks in their batch; default: 0 .. B - 1.
+            start_step: the step of the flight at which they start.
         """
         can_fail = (flock.roles == FOLLOWER) & (flock.conditions == Condition.WORKING)
         fewest = can_fail.sum(axis=1).min()
         if self.agents > fewest:
             raise InputError(f"failures.agents must be at most the followers of a flock, {fewest}; got {self.agents}")
         chances = np.empty((*can_fail.shape, 2))
-        _draw_chances(self.seed, chances)
+        _draw_chances(self.seed, start_step, np.arange(len(flock)) if flock_ids is None else flock_ids, chances)
         steps = np.full(can_fail.shape, NEVER)
         # At `time`: the followers with the smallest random numbers, which are below 1.
         if self.agents > 0:
@@ -77,11 +86,11 @@ class Failures:
         if self.rate > 0.0:
             waits = -np.log1p(-chances[..., WAIT_INDEX]) / self.rate
             steps = np.where(can_fail, np.minimum(steps, _round_up_to_steps(waits, time_step)), NEVER)
-        return steps
+        return np.where(steps < NEVER - start_step, steps + start_step, NEVER)
 
     def make_schedule(self, flock: Flock, time_step: float) -> FailureSchedule:
         """Return the schedule of a flight that starts with this flock."""
-        return FailureSchedule(Condition[self.kind.upper()], self.draw_failure_steps(flock, time_step))
+        return FailureSchedule(self, time_step, self.draw_failure_steps(flock, time_step))
 
 
 NO_FAILURES = Failures()
@@ -100,10 +109,11 @@ def check_failures(failures: object) -> Failures:
 class FailureSchedule:
     """The failures of a flight."""
 
-    condition: Condition
-    """Condition of failed agents."""
+    failures: Failures
+    time_step: float
+    """dt, in seconds."""
     steps: Int64[np.ndarray, "B N"]
-    """Step at which each agent fails, `NEVER` if it does not."""
+    """Step of the flight at which each agent fails, `NEVER` if it does not."""
 
     def apply_failures(self, step: int, flying: Bool[np.ndarray, " B"], state: FlockArrays) -> bool:
         """Apply the failures due at exactly this step to the writable state, in place; return whether there are any.
@@ -113,8 +123,9 @@ class FailureSchedule:
         due = (self.steps == step) & flying[:, None]
         # A change of the flock in flight may have made some of these agents leaders.
         due &= (state.roles == FOLLOWER) & (state.conditions == Condition.WORKING)
-        state.conditions[due] = self.condition
-        if self.condition == Condition.STOPPED:
+        condition = Condition[self.failures.kind.upper()]
+        state.conditions[due] = condition
+        if condition == Condition.STOPPED:
             state.velocities[due] = 0.0
         return bool(due.any())
 
@@ -123,6 +134,11 @@ class FailureSchedule:
         kept_steps = self.steps[:, keep]
         self.steps = np.full(flock.shape[:2], NEVER)
         self.steps[:, : kept_steps.shape[1]] = kept_steps
+
+    def restart(self, flock: Flock, mask: Bool[np.ndarray, " B"], start_step: int) -> None:
+        """Draw new failures for the flocks of a mask, which start at this step with the agents of `flock`."""
+        ids = np.flatnonzero(mask)
+        self.steps[mask] = self.failures.draw_failure_steps(flock, self.time_step, ids, start_step)
 
 
 def _round_up_to_steps(times: Array, time_step: float) -> Array:
@@ -133,10 +149,16 @@ def _round_up_to_steps(times: Array, time_step: float) -> Array:
 
 
 @kernel
-def _draw_chances(seed: Index, chances: Array) -> None:
-    """Write uniform numbers in [0, 1) into chances (B, N, 2), each a hash of seed, flock, agent and index."""
+def _draw_chances(seed: Index, start_step: Index, flock_ids: Array, chances: Array) -> None:
+    """Write uniform numbers in [0, 1) into chances (B, N, 2), each a hash of seed, flock, agent and index.
+
+    Flocks that start later in a flight have other numbers.
+    """
     for b in range(chances.shape[0]):
+        flock = hash_combine(hash_seed(seed), flock_ids[b])
+        if start_step > 0:
+            flock = hash_combine(flock, -start_step)  # below 0, unlike an agent's index
         for i in range(chances.shape[1]):
-            h = hash_combine(hash_combine(hash_seed(seed), b), i)
+            h = hash_combine(flock, i)
             for which in range(chances.shape[2]):
                 chances[b, i, which] = hash_to_uniform(hash_combine(h, which))

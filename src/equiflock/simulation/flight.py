@@ -34,7 +34,7 @@ class Flight(Iterator[Moment]):
 
     A moment's observations and accelerations belong to its positions and velocities. `next` executes the step that they
     command, `step` one with other accelerations. Ended flocks stay in the batch, with frozen state and zero
-    acceleration.
+    acceleration, until `restart` lets them begin anew.
 
     `equiflock.flight` builds a flight from its parts.
 
@@ -79,6 +79,7 @@ class Flight(Iterator[Moment]):
         self._failure_schedule = None if failures is None else failures.make_schedule(start, self.time_step)
         # There is no moment yet; the first one, step 0, moves no agent.
         self._step = -1
+        self._start_steps = as_read_only(np.zeros(len(start), np.int64))
         self._set_outcomes(np.full(len(start), FLYING, np.int8))
         self._copy_state(start)
         self._moving_body = MovingBody(body, start, body_state)
@@ -103,7 +104,7 @@ class Flight(Iterator[Moment]):
     def __next__(self) -> Moment:
         """Execute the step that the last moment commands, if any, and return the next moment."""
         if len(self._active) == 0:
-            raise StopIteration
+            raise StopIteration("every flock of the flight has ended: restart(mask, flock) lets flocks begin anew")
         # Sort agents into cell order first, if too many have moved far from it.
         if self._order is not None and (order := self._order.propose_order()) is not None:
             self._reorder(order)
@@ -112,9 +113,7 @@ class Flight(Iterator[Moment]):
         if move_first and (fused is None or self.ending is not None):
             self._moving_body.body.advance(self._make_body_step())
             move_first = False
-        # A product, not a sum of steps, so that rounding errors do not accumulate over a long flight.
         self._step += 1
-        time = self._step * self.time_step
         flock, observations = self._flock, None
         if self._failure_schedule is not None and self._failure_schedule.apply_failures(
             self._step, self._flying, self._state
@@ -122,26 +121,16 @@ class Flight(Iterator[Moment]):
             self._update_roles()
         # The ending comes before sensing, so that ended flocks cost nothing from this step on.
         if self.ending is not None:
-            self._update_outcomes(check_outcomes(self.ending(time, flock, self._flying), len(flock)))
+            self._update_outcomes(self.ending, self._flying)
         # Sense Z(t), then decide a(t) from it; if the fused step fails, its parts raise the error.
         if fused is not None and len(self._active) > 0:
             observations = fused.step(flock, self._make_body_step(), move_first)
         if observations is None:
             observations = self.sensing.observe(flock, self._flying, self._agent_ids)
-            self._compute_accelerations(flock, observations, time)
-        moment = Moment(
-            self._step,
-            time,
-            flock,
-            as_read_only(observations),
-            self._accelerations_view,
-            self._flying,
-            self._outcomes,
-            self.comm_radius,
-            self._moving_body.state_view,
-            self._compute_message_graph,
-        )
-        return moment if self._order is None else self._order.to_caller_order(moment)
+            if len(self._active) < len(flock):
+                self._accelerations[~self._flying] = 0.0
+            self._compute_accelerations(observations, self._flying)
+        return self._make_moment(observations)
 
     def compute_held_accelerations(self) -> Vectors:
         """Return the constant accelerations (B, N, D) that lead to the next positions, to draw the motion in between.
@@ -216,7 +205,8 @@ class Flight(Iterator[Moment]):
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
         """Continue with a changed flock, between two moments.
 
-        Kept agents still execute the step that is already commanded. Raise InputError if B, D or R changes.
+        Kept agents still execute the step that is already commanded. Raise InputError if B, D or R changes, or if a
+        flock has ended: `restart` lets it begin anew.
 
         Args:
             flock: the same number of flocks in the same space. Its first agents are the kept ones, in their order;
@@ -224,11 +214,13 @@ class Flight(Iterator[Moment]):
             keep: (N,), mask of the present agents that stay, in all flocks; default: all. Kept agents keep their
                 messages, body state and failure steps; new agents do not fail.
         """
+        if ended := len(self._flock) - len(self._active):
+            raise InputError(
+                f"replace() needs flocks that fly; {ended} of {len(self._flock)} have ended: restart(mask, flock) lets "
+                "them begin anew"
+            )
         keep = check_keep_mask(flock, keep, self._accelerations.shape, self.comm_radius)
-        # The new flock is in the caller's order, so restore that order first.
-        if self._order is not None:
-            self._reorder(self._order.compute_inverse_order())
-            self._order = self._order.rebuild_for(flock)
+        self._restore_order(flock)
         # Kept agents keep the accelerations of the next step, which are already decided.
         accelerations = self._accelerations
         self._copy_state(flock)
@@ -237,6 +229,70 @@ class Flight(Iterator[Moment]):
             self._failure_schedule.replace(flock, keep)
         self.sensing.replace(flock, keep)
         self._moving_body.replace(flock, keep)
+
+    def restart(self, mask: Bool[np.ndarray, " B"], flock: Flock) -> Moment:
+        """Let some flocks begin anew now, and return the present moment with them at their start.
+
+        A restarted flock has a clock of its own (`Moment.flock_steps`), new body state, new failures, and no messages
+        in transit; the ending treats it as a flock at t = 0. Its random numbers are new ones, as they depend on the
+        step of the flight. No bit of the other flocks changes: in the returned moment they are as in the last one, and
+        the next step moves all. A controller with memory of its own is not supported.
+
+        Raise InputError before the first moment, or if the new flocks do not fit; the flight is then unchanged.
+
+        Args:
+            mask: (B,), which flocks begin anew, whether they have ended or not.
+            flock: their start, as many flocks as `mask` chooses, in that order; N, D and R are those of the flight.
+        """
+        if self._step < 0:
+            raise InputError("the flight has not started: get its first moment by next(flight) before restart()")
+        mask = check_restart(mask, flock, self._flock)
+        # The whole batch, in new arrays, as the caller may still read those of the last moment.
+        self._restore_order(self._flock)
+        arrays = [array.copy() for array in self._state]
+        for array, new in zip(arrays, flock.arrays, strict=True):
+            array[mask] = new
+        accelerations = np.where(mask[:, None, None], 0.0, self._accelerations)
+        # What may be refused comes first: new failures, and the body's new state.
+        if self._failure_schedule is not None:
+            self._failure_schedule.restart(flock, mask, self._step)
+        self._moving_body.restart(Flock.view(*arrays, comm_radius=self.comm_radius), mask)
+        self._store_state(arrays, accelerations)
+        self._start_steps = as_read_only(np.where(mask, self._step, self._start_steps))
+        self._set_outcomes(np.where(mask, np.int8(FLYING), self._outcomes))
+        # The parts of a first step, for these flocks alone: failures, ending, senses, controller.
+        if self._failure_schedule is not None and self._failure_schedule.apply_failures(self._step, mask, self._state):
+            self._update_roles()
+        if self.ending is not None:
+            self._update_outcomes(self.ending, mask)
+        observations = self.sensing.restart(self._flock, mask, mask & self._flying)
+        self._compute_accelerations(observations, mask & self._flying)
+        return self._make_moment(observations)
+
+    def _make_moment(self, observations: Observations) -> Moment:
+        """Return the present moment, in the caller's order."""
+        moment = Moment(
+            self._step,
+            # A product, not a sum of steps, so that rounding errors do not accumulate over a long flight.
+            self._step * self.time_step,
+            self._flock,
+            as_read_only(observations),
+            self._accelerations_view,
+            self._flying,
+            self._outcomes,
+            self.comm_radius,
+            self.time_step,
+            self._start_steps,
+            self._moving_body.state_view,
+            self._compute_message_graph,
+        )
+        return moment if self._order is None else self._order.to_caller_order(moment)
+
+    def _restore_order(self, flock: Flock) -> None:
+        """Put the agents back into the caller's order in memory, that of a flock with which the flight continues."""
+        if self._order is not None:
+            self._reorder(self._order.compute_inverse_order())
+            self._order = self._order.rebuild_for(flock)
 
     def _copy_state(self, flock: Flock) -> None:
         """Store a copy of a flock's arrays, which the body can change in place, and zero accelerations."""
@@ -267,9 +323,11 @@ class Flight(Iterator[Moment]):
         self._flying = as_read_only(outcomes == FLYING)
         self._active = np.flatnonzero(self._flying)
 
-    def _update_outcomes(self, outcomes: Int8[np.ndarray, " B"]) -> None:
-        """Update the outcomes of flying flocks; an outcome is final, so ended flocks keep theirs."""
-        updated = np.where(self._flying, outcomes, self._outcomes)
+    def _update_outcomes(self, ending: Ending, which: Bool[np.ndarray, " B"]) -> None:
+        """Update the outcomes of the flocks `which`, all of which fly; the others keep theirs."""
+        times = (self._step - self._start_steps) * self.time_step
+        outcomes = check_outcomes(ending(times, self._flock, which), len(self._flock))
+        updated = np.where(which, outcomes, self._outcomes)
         if (updated != self._outcomes).any():
             self._set_outcomes(updated)
 
@@ -306,18 +364,20 @@ class Flight(Iterator[Moment]):
         self._store_state((array[:, order] for array in self._state), self._accelerations[:, order])
         self._moving_body.reorder(order)
 
-    def _compute_accelerations(self, flock: Flock, observations: Observations, time: float) -> None:
-        """Store the accelerations that the controller decides for followers of flying flocks; zero for all others.
+    def _compute_accelerations(self, observations: Observations, which: Bool[np.ndarray, " B"]) -> None:
+        """Store the accelerations that the controller decides for followers of the flocks `which`; zero for the rest.
 
-        Without a controller all are zero. Raise InputError for a wrong shape, NumericRangeError for NaN or infinity.
+        Those of other flocks stay. Without a controller all are zero, as the caller provides them by `step`. Raise
+        InputError for a wrong shape, NumericRangeError for NaN or infinity.
         """
-        # The acceleration is zero in ended flocks, and in all flocks if the caller provides it by `step`.
-        flying, all_flying = self._flying, len(self._active) == len(flock)
-        if self._decide is None or not all_flying:
-            self._accelerations[... if self._decide is None else ~flying] = 0.0
-            if self._decide is None or len(self._active) == 0:
-                return
-            flock, observations = flock[flying], observations[flying]
+        flock, count = self._flock, np.count_nonzero(which)
+        is_whole = count == len(flock)
+        chosen = ... if is_whole else which
+        if self._decide is None or count == 0:
+            self._accelerations[chosen] = 0.0
+            return
+        if not is_whole:
+            flock, observations = flock[which], observations[which]
         # A wrong shape is a bug of the controller; NaN or infinity can result from a flight that diverges.
         answer = check_accelerations(self._decide(flock, observations))
         if answer.shape != flock.shape:
@@ -325,12 +385,12 @@ class Flight(Iterator[Moment]):
                 f"the controller must return accelerations of shape (B, N, D) = {flock.shape}; got {answer.shape}"
             )
         if not np.isfinite(answer).all():
+            time = self._step * self.time_step
             raise NumericRangeError(f"the controller returned NaN or infinity at t = {time:g} s")
         # Mask the accelerations of agents that are not followers.
         if not self._all_followers:
-            obeys = self._roles == FOLLOWER if all_flying else self._roles[flying] == FOLLOWER
-            answer = np.where(obeys[..., None], answer, 0.0)
-        self._accelerations[... if all_flying else flying] = answer
+            answer = np.where((self._roles[chosen] == FOLLOWER)[..., None], answer, 0.0)
+        self._accelerations[chosen] = answer
 
 
 def check_accelerations(answer: Any) -> Vectors:
@@ -396,3 +456,24 @@ def check_keep_mask(
             f"the new flock must have comm_radius = {comm_radius:g}, that of the flight; got {flock.comm_radius:g}"
         )
     return keep
+
+
+def check_restart(mask: Bool[np.ndarray, " B"], flock: Flock, present: Flock) -> Bool[np.ndarray, " B"]:
+    """Return the mask of flocks that begin anew.
+
+    Raise InputError if it is no mask of the present flocks, chooses none, or the new flocks do not fit.
+    """
+    check_flock(flock)
+    mask, (B, N, D) = np.asarray(mask), present.shape
+    if mask.shape != (B,) or mask.dtype != bool or not mask.any():
+        raise InputError(
+            f"mask must be booleans of shape ({B},), at least one of them True; got {mask.dtype} of shape {mask.shape}"
+        )
+    if flock.shape != (mask.sum(), N, D):
+        raise InputError(f"the new start must be {mask.sum()} flocks of {N} agents, D = {D}; got {flock!r}")
+    if flock.comm_radius != present.comm_radius:
+        raise InputError(
+            f"the new start must have comm_radius = {present.comm_radius:g}, that of the flight; "
+            f"got {flock.comm_radius:g}"
+        )
+    return mask

@@ -88,7 +88,7 @@ class _ReorderedMoment(Moment):
         """Return a view of a moment in which place s holds the caller's agent agent_ids[s]."""
         # The large arrays stay unset on purpose: reading one calls __getattr__, which makes it.
         reordered = cls.__new__(cls)
-        for name in ("step", "time", "flying", "outcomes", "comm_radius"):
+        for name in ("step", "time", "flying", "outcomes", "comm_radius", "time_step", "start_steps"):
             object.__setattr__(reordered, name, getattr(moment, name))  # a moment is frozen
         object.__setattr__(reordered, "_memory", moment)
         object.__setattr__(reordered, "_agent_ids", agent_ids)

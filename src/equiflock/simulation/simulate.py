@@ -293,6 +293,7 @@ def _select_flocks(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
         accelerations=moment.accelerations[which],
         flying=moment.flying[which],
         outcomes=moment.outcomes[which],
+        start_steps=moment.start_steps[which],
         body_state={name: array[which] for name, array in moment.body_state.items()},
         compute_message_graph=None
         if compute_message_graph is None

@@ -252,11 +252,13 @@ class _OutcomeRecorder:
         assert ending is not None, "a scenario with success_outcomes must have an ending"
         self._ending = ending
 
-    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+    def __call__(
+        self, times: Float64[np.ndarray, " B"], flock: Flock, flying: Bool[np.ndarray, " B"]
+    ) -> Int8[np.ndarray, " B"]:
         """Return the outcomes of flocks that have succeeded, and FLYING for all others."""
         undecided = self.outcomes == Outcome.FLYING
         if undecided.any():
-            self.outcomes = np.where(undecided, self._ending(time, flock, undecided), self.outcomes)
+            self.outcomes = np.where(undecided, self._ending(times, flock, undecided), self.outcomes)
         reached = np.isin(self.outcomes, self.scenario.success_outcomes)
         return np.where(reached, self.outcomes, np.int8(Outcome.FLYING))
 
