@@ -77,6 +77,7 @@ def test_a_warning_is_printed_if_patterns_of_law_and_scenario_differ(
 
 
 WALLED = """
+import numpy as np
 from dataclasses import dataclass, field
 import equiflock as ef
 from equiflock.scenarios.obstacle_shapes import add_obstacle, ring, wall

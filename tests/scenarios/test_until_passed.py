@@ -118,7 +118,7 @@ def test_each_obstacle_joins_only_followers_within_r() -> None:
     still, rims = [0.0, 0.0], np.concatenate([np.add(TRIANGLE, (x, 0.0)) for x in (0.0, 6.0)])
     positions, velocities = [[-0.9, 0.0], [6.9, 0.0], *rims], [still] * 8
     apart = Flock([positions], [velocities], [[F, F, *[O] * 6]], [[-1, -1, 0, 0, 0, 1, 1, 1]])
-    assert ef.UntilPassed()(0.0, apart, np.array([True])) == [Outcome.DISCONNECTED]
+    assert ef.UntilPassed()(np.zeros(1), apart, np.array([True])) == [Outcome.DISCONNECTED]
 
 
 @pytest.mark.slow

@@ -57,7 +57,8 @@ def assert_same(one: list[np.ndarray], other: list[np.ndarray], which: Any, othe
 
 def advance(loop: ef.Flight, steps: int) -> list[list[np.ndarray]]:
     """Make steps until all have ended, with accelerations from observations alone if there is no controller."""
-    result = []
+    result: list[list[np.ndarray]] = []
+    moment: Moment | None
     for _ in range(steps):
         if loop._decide is None and loop._step >= 0:
             moment = loop.step(-loop.sensing.observations[:, :, :, 0].sum(axis=2).astype(float))  # type: ignore[attr-defined]
@@ -125,7 +126,8 @@ def test_every_flock_has_a_clock_of_its_own(start: Flock, fresh: Flock) -> None:
     moment = loop.restart(MASK, fresh)
     assert (moment.step, moment.flock_steps.tolist()) == (2, [2, 0, 2, 0])
     moment = next(loop)
-    assert (moment.step, moment.time) == (3, pytest.approx(0.3))
+    assert moment.step == 3
+    assert moment.time == pytest.approx(0.3)
     assert moment.flock_steps.tolist() == [3, 1, 3, 1]
     np.testing.assert_allclose(moment.flock_times, [0.3, 0.1, 0.3, 0.1])
 
