@@ -151,8 +151,8 @@ def test_damaged_jobs_are_computed_again_or_reported(
         path.write_bytes(path.read_bytes()[:-20])
     cli.main(["reproduce", "--out", str(copy), "--only", "flocking", "--no-films", "--workers", "1"])
     errors = capsys.readouterr().err
-    assert f"{flocking} is damaged: its checksum does not match; this job is computed again" in errors
-    assert f"{leaders} is damaged: its checksum does not match; leaders is left out until it is run again" in errors
+    assert f"{flocking} is damaged or a copy of another file: its checksum does not match; this job is computed again" in errors
+    assert f"{leaders} is damaged or a copy of another file: its checksum does not match; leaders is left out until it is run again" in errors
     assert flocking.read_bytes() == (folder / "jobs" / flocking.name).read_bytes()
     assert (copy / "flocking.csv").read_bytes() == (folder / "flocking.csv").read_bytes()
 

@@ -107,7 +107,7 @@ def test_damaged_scores_are_computed_again(
     notices: list[str] = []
     tuned(run, on_notice=notices.append)
     assert len(notices) == 2
-    assert all("is damaged: its checksum does not match; it is computed again" in text for text in notices)
+    assert all("is damaged or a copy of another file: its checksum does not match; it is computed again" in text for text in notices)
     assert results(run.folder) == results(undisturbed)
 
 
@@ -118,7 +118,7 @@ def test_scores_of_other_candidates_are_not_taken_for_ones_own(undisturbed: Path
     notices: list[str] = []
     tuned(run, on_notice=notices.append)
     (text,) = notices
-    assert text.endswith("generation-000003.csv belongs to other candidates; it is computed again")
+    assert text.endswith("generation-000003.csv is damaged or a copy of another file: its checksum does not match; it is computed again")
     assert results(run.folder) == results(undisturbed)
 
 
