@@ -40,7 +40,7 @@ def test_a_checksum_of_parts_is_the_sha_256_of_the_whole() -> None:
 def test_a_text_is_read_with_its_own_key_only(tmp_path: Path) -> None:
     write_text(TEXT, tmp_path / "table.csv", "seed 1")
     for key in ("seed 2", "", "seed 1\n", f"seed 1{TEXT}"):
-        with pytest.raises(DamagedError, match="a copy of another file"):
+        with pytest.raises(DamagedError, match="misplaced"):
             read_text(tmp_path / "table.csv", key)
 
 
@@ -66,7 +66,7 @@ def test_no_damage_goes_unnoticed(tmp_path: Path, damage: object) -> None:
     for _ in range(40):
         write_text(TEXT, tmp_path / "table.csv", "losses")
         damage(tmp_path / "table.csv", rng)  # type: ignore[operator]
-        with pytest.raises(DamagedError, match="is damaged or a copy of another file: its checksum does not match"):
+        with pytest.raises(DamagedError, match="is damaged or misplaced: its checksum does not match"):
             read_text(tmp_path / "table.csv", "losses")
         write_json(SETTINGS, tmp_path / "config.json")
         damage(tmp_path / "config.json", rng)  # type: ignore[operator]

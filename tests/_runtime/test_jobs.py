@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.checksums import DamagedError
 from equiflock._runtime.executors import run_jobs
 from equiflock._runtime.jobs import get_result_path, read_results, read_table, write_result
 from tests._runtime.squares import Fragile, Puzzled, Square, make_ready, refuse
@@ -57,7 +58,7 @@ def test_a_damaged_result_is_reported_and_computed_again(tmp_path: Path, damage:
     damage(path, random.Random(0))
     notices: list[str] = []
     run_jobs(jobs, tmp_path / "jobs", 1, on_notice=notices.append)
-    assert notices == [f"{path} is damaged or a copy of another file: its checksum does not match; this job is computed again"]
+    assert notices == [f"{path} is damaged or misplaced: its checksum does not match; this job is computed again"]
     assert (tmp_path / "1").read_text() == "x"
     assert (tmp_path / "2").read_text() == "xx"
     assert {path: path.read_bytes() for path in (tmp_path / "jobs").iterdir()} == before
@@ -73,7 +74,7 @@ def test_the_result_of_another_job_is_reported_and_computed_again(tmp_path: Path
         read_results(jobs, tmp_path / "jobs")
     notices: list[str] = []
     run_jobs(jobs, tmp_path / "jobs", 1, on_notice=notices.append)
-    assert len(notices) == 1 and notices[0].startswith(f"{own} is damaged or a copy of another file")
+    assert len(notices) == 1 and notices[0].startswith(f"{own} is damaged or misplaced")
     pd.testing.assert_frame_equal(read_results(jobs, tmp_path / "jobs"), before)
 
 

@@ -37,7 +37,7 @@ def test_a_planted_link_is_refused_and_not_written_through(
     link = root.parent / planted
     link.parent.mkdir(parents=True, mode=0o700)
     link.symlink_to(target)
-    with pytest.raises(InputError, match="cannot be used: .*; set EQUIFLOCK_CACHE_DIR to use another folder"):
+    with pytest.raises(InputError, match=r"cannot be used: .*; set EQUIFLOCK_CACHE_DIR to use another folder"):
         open_cache_dir("trainings", KEY)
     assert not exists or list(target.iterdir()) == []
 

@@ -84,7 +84,7 @@ def read_text(path: Path, key: str) -> str:
     # The last such line is the checksum, even if a line of the text looks like one.
     content, prefix, last = path.read_bytes().rpartition(CHECKSUM_PREFIX.encode())
     if prefix + last != _format_last_line(content, key):
-        raise DamagedError(f"{path} is damaged or a copy of another file: its checksum does not match")
+        raise DamagedError(f"{path} is damaged or misplaced: its checksum does not match")
     return content.decode()
 
 
