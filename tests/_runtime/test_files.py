@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -35,6 +36,20 @@ def test_an_interrupted_write_leaves_everything_as_it_was(tmp_path: Path, interr
         raise interruption
     assert (tmp_path / "note.txt").read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_link_planted_under_a_temporary_name_is_not_written_through(tmp_path: Path) -> None:
+    precious = tmp_path / "precious.txt"
+    precious.write_text("years of work")
+    # The names of a process that writes here twice, and the name that contains only its id.
+    with atomic_write(tmp_path / "note.txt") as scratch:
+        scratch.write_text("first")
+    for name in (scratch.name, f".note.{os.getpid()}.txt"):
+        (tmp_path / name).symlink_to(precious)
+    with atomic_write(tmp_path / "note.txt") as scratch:
+        scratch.write_text("second")
+    assert precious.read_text() == "years of work"
+    assert (tmp_path / "note.txt").read_text() == "second"
 
 
 def test_a_folder_is_never_replaced_by_accident(tmp_path: Path) -> None:

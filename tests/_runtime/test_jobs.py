@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.checksums import DamagedError
 from equiflock._runtime.executors import run_jobs
 from equiflock._runtime.jobs import get_result_path, read_results, read_table, write_result
 from tests._runtime.squares import Fragile, Puzzled, Square, make_ready, refuse
@@ -57,10 +58,24 @@ def test_a_damaged_result_is_reported_and_computed_again(tmp_path: Path, damage:
     damage(path, random.Random(0))
     notices: list[str] = []
     run_jobs(jobs, tmp_path / "jobs", 1, on_notice=notices.append)
-    assert notices == [f"{path} is damaged: its checksum does not match; this job is computed again"]
+    assert notices == [f"{path} is damaged or misplaced: its checksum does not match; this job is computed again"]
     assert (tmp_path / "1").read_text() == "x"
     assert (tmp_path / "2").read_text() == "xx"
     assert {path: path.read_bytes() for path in (tmp_path / "jobs").iterdir()} == before
+
+
+def test_the_result_of_another_job_is_reported_and_computed_again(tmp_path: Path) -> None:
+    jobs = [Square(1, tmp_path), Square(2, tmp_path)]
+    run_jobs(jobs, tmp_path / "jobs", 1)
+    before = read_results(jobs, tmp_path / "jobs")
+    other, own = (get_result_path(job, tmp_path / "jobs") for job in jobs)
+    own.write_bytes(other.read_bytes())
+    with pytest.raises(DamagedError):
+        read_results(jobs, tmp_path / "jobs")
+    notices: list[str] = []
+    run_jobs(jobs, tmp_path / "jobs", 1, on_notice=notices.append)
+    assert len(notices) == 1 and notices[0].startswith(f"{own} is damaged or misplaced")
+    pd.testing.assert_frame_equal(read_results(jobs, tmp_path / "jobs"), before)
 
 
 def test_a_table_comes_back_as_it_would_from_plain_csv(tmp_path: Path) -> None:
@@ -76,7 +91,7 @@ def test_a_table_comes_back_as_it_would_from_plain_csv(tmp_path: Path) -> None:
     job = Square(1, tmp_path)
     write_result(table, job, tmp_path)
     plain = pd.read_csv(tmp_path / "plain.csv")
-    pd.testing.assert_frame_equal(read_table(get_result_path(job, tmp_path)), plain, check_exact=True)
+    pd.testing.assert_frame_equal(read_table(job, tmp_path), plain, check_exact=True)
     assert get_result_path(job, tmp_path).read_bytes().startswith((tmp_path / "plain.csv").read_bytes())
 
 

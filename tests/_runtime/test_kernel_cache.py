@@ -6,20 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from equiflock._runtime import kernel_cache
-from equiflock._runtime.kernel_cache import (
-    MAX_UNUSED_DAYS,
-    PACKAGE,
-    KernelCache,
-    compute_cache_key,
-    get_cache_root,
-    open_key_dir,
-)
+from equiflock._runtime.kernel_cache import PACKAGE, KernelCache, compute_cache_key
+from equiflock._runtime.user_cache import get_cache_root
 from equiflock.observations.aggregation_kernels import aggregate_flocks
 
 TINY = """
@@ -43,8 +36,8 @@ def tiny(tmp_path: Path) -> Path:
     (package / "_runtime").mkdir(parents=True)
     for name in ("__init__.py", "_runtime/__init__.py"):
         (package / name).touch()
-    for name in ("_runtime/jit.py", "_runtime/compile_progress.py", "_runtime/kernel_cache.py"):
-        shutil.copy2(PACKAGE / name, package / name)
+    for name in ("jit.py", "compile_progress.py", "kernel_cache.py", "user_cache.py", "checks.py"):
+        shutil.copy2(PACKAGE / "_runtime" / name, package / "_runtime" / name)
     (package / "tiny.py").write_text(TINY)
     (package / "constants.py").write_text("FACTOR = 2.0\n")
     return package
@@ -109,7 +102,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache's folder that is not opened yet."""
     monkeypatch.setenv("EQUIFLOCK_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kernel_cache, "get_key_dir", kernel_cache.get_key_dir.__wrapped__)
-    return get_cache_root()
+    return get_cache_root("kernels")
 
 
 def test_the_cache_is_private(opened: Path) -> None:
@@ -122,7 +115,7 @@ def test_a_folder_to_which_others_may_write_is_not_used(opened: Path, capsys: py
     opened.mkdir()
     opened.chmod(0o770)
     assert kernel_cache.get_key_dir() is None
-    assert "other users can write to it" in capsys.readouterr().err
+    assert "other users can write to kernels" in capsys.readouterr().err
     assert list(opened.iterdir()) == []
 
 
@@ -131,32 +124,13 @@ def test_a_folder_of_another_user_is_not_used(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: opened.parent.stat().st_uid + 1)
     assert kernel_cache.get_key_dir() is None
-    assert "it belongs to another user" in capsys.readouterr().err
+    assert "kernels belongs to another user" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_made_is_not_used(opened: Path, capsys: pytest.CaptureFixture[str]) -> None:
     opened.write_text("a file in the way")
     assert kernel_cache.get_key_dir() is None
     assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_a_new_key_removes_those_that_were_not_used_for_long(tmp_path: Path) -> None:
-    old, recent, used, new = (digit * 32 for digit in "abcd")
-    # A folder of another name is not ours.
-    for key, days in (
-        (old, MAX_UNUSED_DAYS + 1),
-        (recent, MAX_UNUSED_DAYS - 1),
-        (used, MAX_UNUSED_DAYS + 1),
-        ("mine", MAX_UNUSED_DAYS + 1),
-    ):
-        (tmp_path / key).mkdir()
-        (tmp_path / key / "f.kernel").touch()
-        then = time.time() - 24 * 3600 * days
-        os.utime(tmp_path / key, (then, then))
-    open_key_dir(tmp_path, used)
-    assert (tmp_path / old).exists()
-    open_key_dir(tmp_path, new)
-    assert {path.name for path in tmp_path.iterdir()} == {new, recent, used, "mine"}
 
 
 def test_nothing_is_kept_once_a_source_is_edited(tiny: Path, tmp_path: Path) -> None:

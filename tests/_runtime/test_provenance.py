@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from pathlib import Path
 
 import pytest
 
 from equiflock._runtime.checks import InputError
-from equiflock._runtime.checksums import VersionMismatchError, read_json, write_json
-from equiflock._runtime.provenance import FORMAT, claim_run_dir, lock_run_dir, read_config, read_package_versions
+from equiflock._runtime.checksums import VersionMismatchError, compute_checksum, read_json, write_json
+from equiflock._runtime.provenance import (
+    FORMAT,
+    claim_run_dir,
+    list_differences,
+    lock_run_dir,
+    read_config,
+    read_package_versions,
+)
 from equiflock.version import __version__
 
 
@@ -93,6 +102,23 @@ def test_other_things_are_never_touched(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="contains other files"):
             force(tmp_path)
     assert visible(tmp_path) == ["config.json", "thesis.txt"]
+
+
+def test_a_run_directory_of_version_0_2_is_refused_in_one_line_and_replaced_by_force(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    config = {"kind": "sweep", "flocks": 5, "versions": {"equiflock": "0.2.0"}}
+    checksum = f"{zlib.crc32(json.dumps(config, sort_keys=True).encode()):08x}"
+    (folder / "config.json").write_text(json.dumps({**config, "checksum": checksum}))
+    with pytest.raises(VersionMismatchError, match=r"was written by equiflock 0\.2\.0 and cannot be continued by"):
+        claim_run_dir(folder, "sweep", {"flocks": 5})
+    force(folder)
+    assert visible(folder) == ["config.json"]
+
+
+def test_a_checksum_that_differs_is_shown_in_short() -> None:
+    one, other = compute_checksum(b"one"), compute_checksum(b"other")
+    (line,) = list_differences({"laws.py": one}, {"laws.py": other})
+    assert line == f"laws.py = {one[:12]}, not {other[:12]}"
 
 
 def test_force_stops_at_what_is_no_result(tmp_path: Path) -> None:

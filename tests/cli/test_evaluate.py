@@ -13,7 +13,7 @@ import pytest
 import equiflock as ef
 from equiflock import cli
 from equiflock._runtime.checks import InputError
-from equiflock._runtime.checksums import compute_file_checksum, read_json
+from equiflock._runtime.checksums import compute_checksum, compute_file_checksum, read_json
 from equiflock.cli import terminal as console
 from equiflock.controllers.trained import PAPER_NETWORKS, bundled_weights_path
 from equiflock.evaluation.evaluate import (
@@ -119,7 +119,7 @@ def test_baselines_are_in_the_units_of_the_controller(
     assert max(map(len, table)) <= 80
     (folder,) = (tmp_path / "runs" / "evaluation").iterdir()
     assert folder.name.endswith(
-        f"{compute_file_checksum(Path('mine.safetensors'))}-comm_radius=4-time_scale=16-flocking"
+        f"{compute_file_checksum(Path('mine.safetensors'))[:12]}-comm_radius=4-time_scale=16-flocking"
     )
     found = read_json(folder / "config.json")["weights"]
     assert found["mine.safetensors" + units] == compute_file_checksum(bundled_weights_path("etdagnn", 2))
@@ -132,6 +132,26 @@ def test_baselines_are_in_the_units_of_the_controller(
         ef.random_disk(3, 30, split="test", disk_radius=2.4), ef.load("etdagnn"), time_step=0.02, duration=0.4
     )
     assert one == pytest.approx(np.median(metrics.ivv(run)), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_foreign_table_among_the_jobs_is_reported_and_computed_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = "tanner", *SMALL, "--duration", "0.1", "--out", "run"
+    evaluate(*small)
+    table = Path("run/flocking.csv").read_bytes()
+    tanner, tdagnn = (next(Path("run/jobs").glob(f"{name}-*.csv")) for name in ("tanner", "tdagnn"))
+    text = "flock,ivv\n0,0.5\n"
+    foreign = text + f"# checksum {compute_checksum(text.encode())}\n"
+    for content in (foreign.encode(), text.encode(), b"", tdagnn.read_bytes()):
+        tanner.write_bytes(content)
+        capsys.readouterr()
+        evaluate(*small)
+        assert capsys.readouterr().err == (
+            f"{tanner} is damaged or misplaced: its checksum does not match; this job is computed again\n"
+        )
+        assert Path("run/flocking.csv").read_bytes() == table
 
 
 def test_another_spelling_of_a_controller_is_no_baseline_of_itself() -> None:
@@ -161,7 +181,7 @@ def test_evaluations_of_different_weights_have_different_run_directories(tmp_pat
         shutil.copy(bundled_weights_path("etdagnn", seed), files[-1])
     names = [format_run_dir_name(str(path), "flocking") for path in files]
     assert names == [
-        f"run-{seed}-weights-{compute_file_checksum(path)}-flocking" for seed, path in enumerate(files, start=1)
+        f"run-{seed}-weights-{compute_file_checksum(path)[:12]}-flocking" for seed, path in enumerate(files, start=1)
     ]
     assert format_run_dir_name("etdagnn:3", "leaders") == "etdagnn-3-leaders"
     assert format_label(str(files[0])) == "run-1/weights.safetensors"

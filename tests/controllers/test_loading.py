@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.numpy import load_file, save
 
 import equiflock as ef
@@ -16,7 +19,7 @@ from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.architecture import describe_tdagnn
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.models import ETDAGNN, TDAGNN
-from equiflock.controllers.networks.weights import collect_tensors, read_tensors, write_tensors, write_weights
+from equiflock.controllers.networks.weights import FORMAT, collect_tensors, read_tensors, write_tensors, write_weights
 from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
 from equiflock.controllers.trained import bundled_weights_path
 
@@ -102,6 +105,29 @@ def test_damaged_or_foreign_files_raise(tmp_path: Path) -> None:
             case.write_bytes(content)
         with pytest.raises(InputError, match=text):
             ef.load(case)
+
+
+def test_weights_of_version_0_2_load_unless_they_are_damaged(tmp_path: Path) -> None:
+    path = ETDAGNN().save(tmp_path / "new.safetensors")
+    tensors, metadata = read_tensors(path, FORMAT)
+    # Version 0.2 wrote the CRC-32 of the same content.
+    parts = [json.dumps(metadata, sort_keys=True).encode()]
+    for name in sorted(tensors):
+        parts += [f"{name} torch.{tensors[name].dtype} {tensors[name].shape}".encode(), tensors[name].tobytes()]
+    checksum = f"{zlib.crc32(b''.join(parts)):08x}"
+    old = tmp_path / "old.safetensors"
+    old.write_bytes(save(tensors, {"equiflock": json.dumps({**metadata, "checksum": checksum})}))
+    loaded = collect_tensors(ef.load(old))
+    assert all(np.array_equal(loaded[name], tensor) for name, tensor in collect_tensors(ef.load(path)).items())
+    old.write_bytes(old.read_bytes()[:-1] + b"x")
+    with pytest.raises(InputError, match="is damaged: its checksum does not match"):
+        ef.load(old)
+
+
+def test_bundled_weights_have_sha_256_checksums() -> None:
+    for path in bundled_weights_path("etdagnn", 0).parent.glob("*.safetensors"):
+        with safe_open(path, framework="np") as file:
+            assert len(json.loads(file.metadata()["equiflock"])["checksum"]) == 64, path
 
 
 def test_unknown_network_gives_a_suggestion() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,20 @@ def test_no_damage_to_the_data_is_learned_from(damage: Any, name: str, whole: Pa
         DATA.make(folder, workers=1, on_notice=notices.append)
         assert len(notices) == 1
         assert all(same(folder / f"{array}.npy", whole / "data" / f"{array}.npy") for array in DATA.shapes)
+
+
+def test_data_of_another_seed_is_not_learned_from(whole: Path, tmp_path: Path) -> None:
+    other = replace(DATA, seed=1)
+    other.make(tmp_path / "other")
+    folder = Path(shutil.copytree(whole / "data", tmp_path / "data"))
+    for part in ("sum.npy", "mean.npy", "targets.npy", *(f"parts/{step}" for step in range(DATA.index_count))):
+        shutil.copy(tmp_path / "other" / part, folder / part)
+    with pytest.raises(InputError, match="is damaged at all 5 time indices"):
+        FastForwardData.open(folder)
+    notices: list[str] = []
+    DATA.make(folder, workers=1, on_notice=notices.append)
+    assert len(notices) == 1
+    assert all(same(folder / f"{array}.npy", whole / "data" / f"{array}.npy") for array in DATA.shapes)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)

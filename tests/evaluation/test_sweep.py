@@ -229,7 +229,7 @@ def test_a_damaged_job_of_a_sweep_is_reported_and_computed_again(
         jobs[0].write_bytes(damaged)
         capsys.readouterr()
         cli.main(small)
-        notice = f"{jobs[0]} is damaged: its checksum does not match; this job is computed again\n"
+        notice = f"{jobs[0]} is damaged or misplaced: its checksum does not match; this job is computed again\n"
         assert capsys.readouterr().err == notice
         assert (tmp_path / "sweep.csv").read_bytes() == before
 

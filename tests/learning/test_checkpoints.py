@@ -76,7 +76,7 @@ def test_a_changed_number_in_the_metadata_is_damage_too(trainer: Trainer, tmp_pa
 
 def test_weights_are_no_checkpoint_and_half_a_file_is_none_either(trainer: Trainer, tmp_path: Path) -> None:
     network: Any = trainer.network
-    with pytest.raises(InputError, match="expected format 'equiflock checkpoint 4'; got 'equiflock weights 1'"):
+    with pytest.raises(InputError, match="expected format 'equiflock checkpoint 5'; got 'equiflock weights 1'"):
         read_checkpoint(network.save(tmp_path / "weights.safetensors"), trainer)
     path = write_checkpoint(trainer, tmp_path / "checkpoint.safetensors")
     path.write_bytes(path.read_bytes()[:5000])

@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 import torch
 
+from equiflock._runtime import kernel_cache
+from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.learning.fast_forward import FastForward
+from equiflock.learning.fast_forward import FastForward, FastForwardData
 from equiflock.learning.recipe import Cloning
 from equiflock.paper.generalization_experiment import CloningJob, build_generalization_statements, compute_mean_weight
 
@@ -105,3 +107,23 @@ def test_a_cloning_notes_the_mean_weight_of_every_epoch(tmp_path: Path) -> None:
     table = CloningJob(recipe, data, tmp_path / "fast-forward").run()
     assert table.mean_weight[0] == compute_mean_weight(make_network("etdagnn", 3))
     assert table.mean_weight[1] != table.mean_weight[0]
+
+
+@pytest.mark.slow
+def test_a_worker_without_the_folder_generates_the_data_in_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel_cache.get_key_dir()  # that of the compiled kernels stays where it is
+    monkeypatch.setenv("EQUIFLOCK_CACHE_DIR", str(tmp_path / "cache"))
+    data = FastForward(train_flocks=1, test_flocks=1, steps=5, agents=20)
+    job = CloningJob(Cloning("etdagnn", seed=3, epochs=1, warm_up=1), data, Path("/nowhere/at/all"))
+    job.run()
+    home = tmp_path / "cache" / "fast-forward"
+    (folder,) = home.iterdir()
+    assert FastForwardData.open(folder).recipe == data
+    assert folder.stat().st_mode & 0o777 == 0o700
+    # A link in its place is not written through.
+    folder.rename(tmp_path / "target")
+    folder.symlink_to(tmp_path / "target")
+    with pytest.raises(InputError, match="is a symbolic link or a file, not a folder"):
+        job.run()

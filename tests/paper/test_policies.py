@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from equiflock._runtime import kernel_cache
+from equiflock._runtime.checks import InputError
 from equiflock.controllers import load
 from equiflock.controllers.networks.weights import collect_tensors
 from equiflock.controllers.trained import PAPER_NETWORKS
@@ -64,7 +67,25 @@ def test_the_tables_of_trainings_are_one_with_the_expert_once(policies: TrainedP
 def test_a_worker_without_the_folder_trains_for_itself(
     policies: TrainedPolicies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    kernel_cache.get_key_dir()  # that of the compiled kernels stays where it is
+    monkeypatch.setenv("EQUIFLOCK_CACHE_DIR", str(tmp_path / "cache"))
     elsewhere = TrainedPolicies(policies.interpretation, policies.recipe, Path("/nowhere/at/all"))
     assert elsewhere == policies
-    assert elsewhere.get_training_run("etdagnn", 5).weights.is_relative_to(tmp_path)
+    weights = elsewhere.get_training_run("etdagnn", 5).weights
+    home = tmp_path / "cache" / "trainings"
+    assert weights.is_relative_to(home)
+    assert home.stat().st_mode & 0o777 == 0o700
+    # A link in its place is not written through.
+    home.rename(tmp_path / "target")
+    home.symlink_to(tmp_path / "target")
+    with pytest.raises(InputError, match="trainings is a symbolic link or a file, not a folder"):
+        elsewhere.get_training_run("etdagnn", 5)
+
+
+def test_changed_tables_without_checkpoints_are_refused(policies: TrainedPolicies, tmp_path: Path) -> None:
+    own = TrainedPolicies(policies.interpretation, policies.recipe, tmp_path / "trainings")
+    run, other = own.get_training_run("etdagnn", 5), own.get_training_run("etdagnn", 6)
+    shutil.rmtree(run.folder / "checkpoints")
+    shutil.copy(other.validation, run.validation)
+    with pytest.raises(InputError, match="is damaged: remove it to train again"):
+        TrainingJob(own, "etdagnn", 5).run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -116,12 +117,32 @@ def test_the_report_is_drawn_from_saved_flights_only(
 
 
 def test_a_damaged_flight_is_flown_again(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder / "flights", tmp_path / "flights")
-    shutil.rmtree(tmp_path / "flights" / "flocks.zarr" / "positions")
-    flown: list[str] = []
-    for _ in range(2):
-        report_flights.save_report_flights(TINY, tmp_path, {}, films=False, on_flight=flown.append)
+    flown, notices = _save_again(folder, tmp_path, lambda flights: shutil.rmtree(flights / "flocks.zarr" / "positions"))
     assert flown == ["flocks"]
+    assert len(notices) == 1 and notices[0].endswith("; it is simulated again")
+
+
+def test_another_flight_in_the_place_of_one_is_flown_again(folder: Path, tmp_path: Path) -> None:
+    def swap(flights: Path) -> None:
+        shutil.rmtree(flights / "course-12.zarr")
+        shutil.copytree(flights / "course-48.zarr", flights / "course-12.zarr")
+
+    flown, notices = _save_again(folder, tmp_path, swap)
+    assert flown == ["course-12"]
+    path = tmp_path / "flights" / "course-12.zarr"
+    assert notices == [f"{path} is another flight, or that of another run; it is simulated again"]
+
+
+def _save_again(folder: Path, copy: Path, damage: Callable[[Path], object]) -> tuple[list[str], list[str]]:
+    """Damage a copy of saved flights, save flights twice, and return the names of simulated ones, and the notices."""
+    shutil.copytree(folder / "flights", copy / "flights")
+    shutil.copy(folder / "config.json", copy)
+    damage(copy / "flights")
+    flown: list[str] = []
+    notices: list[str] = []
+    for _ in range(2):
+        report_flights.save_report_flights(TINY, copy, {}, False, flown.append, notices.append)
+    return flown, notices
 
 
 def test_existing_results_are_kept_and_another_profile_is_refused(
@@ -151,8 +172,11 @@ def test_damaged_jobs_are_computed_again_or_reported(
         path.write_bytes(path.read_bytes()[:-20])
     cli.main(["reproduce", "--out", str(copy), "--only", "flocking", "--no-films", "--workers", "1"])
     errors = capsys.readouterr().err
-    assert f"{flocking} is damaged: its checksum does not match; this job is computed again" in errors
-    assert f"{leaders} is damaged: its checksum does not match; leaders is left out until it is run again" in errors
+    assert f"{flocking} is damaged or misplaced: its checksum does not match; this job is computed again" in errors
+    assert (
+        f"{leaders} is damaged or misplaced: its checksum does not match; leaders is left out until it is run again"
+        in errors
+    )
     assert flocking.read_bytes() == (folder / "jobs" / flocking.name).read_bytes()
     assert (copy / "flocking.csv").read_bytes() == (folder / "flocking.csv").read_bytes()
 

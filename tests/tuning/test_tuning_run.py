@@ -107,7 +107,19 @@ def test_damaged_scores_are_computed_again(
     notices: list[str] = []
     tuned(run, on_notice=notices.append)
     assert len(notices) == 2
-    assert all("is damaged: its checksum does not match; it is computed again" in text for text in notices)
+    assert all("is damaged or misplaced: its checksum does not match; it is computed again" in text for text in notices)
+    assert results(run.folder) == results(undisturbed)
+
+
+def test_foreign_files_among_the_scores_are_ignored(undisturbed: Path, tmp_path: Path) -> None:
+    run = small(tmp_path / "run")
+    shutil.copytree(undisturbed, run.folder)
+    foreign = run.folder / "scores" / "generation-old.csv"
+    foreign.write_text("candidate\n1\n")
+    notices: list[str] = []
+    tuned(run, on_notice=notices.append)
+    assert notices == []
+    foreign.unlink()
     assert results(run.folder) == results(undisturbed)
 
 
@@ -118,7 +130,9 @@ def test_scores_of_other_candidates_are_not_taken_for_ones_own(undisturbed: Path
     notices: list[str] = []
     tuned(run, on_notice=notices.append)
     (text,) = notices
-    assert text.endswith("generation-000003.csv belongs to other candidates; it is computed again")
+    assert text.endswith(
+        "generation-000003.csv is damaged or misplaced: its checksum does not match; it is computed again"
+    )
     assert results(run.folder) == results(undisturbed)
 
 

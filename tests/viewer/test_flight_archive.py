@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.plotting import film
 from equiflock.simulation.trajectory import Trajectory, load_trajectories
@@ -25,6 +27,7 @@ from equiflock.viewer.flight_archive import (
     FlightArchive,
     make_scratch_dir,
     remove_stale_scratch_dirs,
+    save_flights,
 )
 from equiflock.viewer.setting import Setting
 from equiflock.viewer.viewer_config import ViewerConfig
@@ -95,6 +98,21 @@ def test_a_flight_is_saved_with_a_film(server: Running) -> None:
     status, headers, film = get(server, f"saved/{message['name']}/film.mp4")
     assert (status, headers["content-type"]) == (200, "video/mp4")
     assert film[4:8] == b"ftyp"
+
+
+def test_a_saved_flight_that_was_replaced_by_another_is_refused(tmp_path: Path) -> None:
+    start = ef.random_disk(1, 5)
+    runs = [ef.simulate(start, ef.load(name), duration=0.02) for name in ("tanner", "reynolds")]
+    folder = save_flights(runs, tmp_path, 1.0, lambda *_: None)
+    assert [len(run.times) for run in load_trajectories(folder)] == [3, 3]
+    first, second = sorted(folder.glob("*.zarr"))
+    shutil.rmtree(second)
+    assert len(load_trajectories(folder)) == 1
+    shutil.copytree(first, second)
+    with pytest.raises(InputError, match=r"2-reynolds\.zarr is not the flight that was saved there"):
+        load_trajectories(folder)
+    (folder / "checksums.json").unlink()  # such as in folders of version 0.2
+    assert len(load_trajectories(folder)) == 2
 
 
 def test_a_failed_save_is_reported(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import threading
@@ -33,9 +34,9 @@ def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) 
     if target.is_dir() and not replace_folder:
         raise InputError(f"{path} is a folder: choose another name or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, as a rename is atomic only within a file system; with the process id, so that two processes
-    # can write the same file; with the suffix, by which libraries choose a format.
-    scratch = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
+    # In the same folder, as a rename is atomic only within a file system; with the suffix, by which libraries choose a
+    # format. The random part lets two processes write the same file, and nobody can place a link under the name before.
+    scratch = target.with_name(f".{target.stem}.{secrets.token_hex(8)}{target.suffix}")
     try:
         yield scratch
         run_interruptibly(lambda: _flush(scratch))
@@ -52,7 +53,7 @@ def _rename_into_place(scratch: Path, target: Path) -> None:
         scratch.replace(target)
         return
     # A rename cannot replace a non-empty folder, so move the old one aside first.
-    aside = target.with_name(f".{target.name}.{os.getpid()}.aside")
+    aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}.aside")
     target.rename(aside)
     try:
         scratch.replace(target)

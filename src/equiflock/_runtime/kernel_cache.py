@@ -6,7 +6,8 @@ and of Numba's settings. A file in it is one kernel for one tuple of argument ty
 of these. Files are written under a temporary name and renamed, so any number of processes may share the cache.
 
 Numba serialises machine code with pickle, and unpickling can run code. This is the one exception to the rule that this
-program never unpickles a file. So the folder is used only if it belongs to the user and no other user can write to it.
+program never unpickles a file. So the folder is used only if it belongs to the user and no other user can write to it
+(`user_cache`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,8 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-import re
-import shutil
 import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,13 +32,13 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
+from equiflock._runtime.checks import InputError
+from equiflock._runtime.user_cache import KEY_DIGITS, open_cache_dir
+
 PACKAGE = Path(__file__).parent.parent
 
 KERNEL_PACKAGES = ("_runtime", "graph", "observations", "bodies", "controllers", "scenarios", "simulation", "learning")
 """Packages that contain kernels or constants used in kernels, besides the modules at the top of the package."""
-
-MAX_UNUSED_DAYS = 60
-"""Keys that were not used for this many days are removed."""
 
 IGNORED_SETTINGS = {
     "CACHE_DIR",
@@ -72,7 +69,7 @@ def compute_cache_key(package: Path = PACKAGE) -> str:
     for path in list_source_files(package):
         content = path.read_bytes()
         digest.update(f"\n{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
-    return digest.hexdigest()[:32]
+    return digest.hexdigest()[:KEY_DIGITS]
 
 
 def _read_change_times(paths: list[Path]) -> list[tuple[int, int]]:
@@ -85,68 +82,17 @@ _CHANGE_TIMES = _read_change_times(_SOURCE_FILES)
 CACHE_KEY = compute_cache_key()
 
 
-def get_cache_root() -> Path:
-    """Return the root folder of the cache, `kernels` in EQUIFLOCK_CACHE_DIR or in the user's cache; create nothing."""
-    named = os.environ.get("EQUIFLOCK_CACHE_DIR")
-    if named:
-        return Path(named).absolute() / "kernels"
-    from platformdirs import user_cache_path
-
-    return user_cache_path("equiflock", appauthor=False) / "kernels"
-
-
 @cache
 def get_key_dir() -> Path | None:
     """Return the folder of this process's kernels, created if missing.
 
     Return None, with a notice on standard error, if it cannot be used or is not private.
     """
-    root = get_cache_root()
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_private(root)
-        return open_key_dir(root, CACHE_KEY)
-    except OSError as error:
-        print(
-            f"equiflock cannot cache compiled kernels in {root} and compiles them in every process: "
-            f"{error.strerror or error}; set EQUIFLOCK_CACHE_DIR to use another folder",
-            file=sys.stderr,
-        )
+        return open_cache_dir("kernels", CACHE_KEY)
+    except InputError as error:
+        print(f"equiflock compiles its kernels in every process: {error}", file=sys.stderr)
         return None
-
-
-def _check_private(folder: Path) -> None:
-    """Raise OSError if a folder belongs to another user or others can write to it."""
-    status = folder.lstat()
-    if not hasattr(os, "geteuid"):  # Windows keeps the user's folders private
-        return
-    if status.st_uid != os.geteuid():
-        raise OSError("it belongs to another user")
-    if status.st_mode & 0o022:
-        raise OSError("other users can write to it; remove it and it will be created again")
-
-
-def open_key_dir(root: Path, key: str) -> Path:
-    """Return the folder of a key, created or marked as used now; if it is new, remove unused keys."""
-    folder = root / key
-    try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        _check_private(folder)
-        os.utime(folder)
-    else:
-        remove_unused_keys(root)
-    return folder
-
-
-def remove_unused_keys(root: Path) -> None:
-    """Remove all keys that were not used for MAX_UNUSED_DAYS days."""
-    oldest = time.time() - MAX_UNUSED_DAYS * 24 * 3600
-    for folder in root.iterdir():
-        # Another process may remove it at the same time.
-        with suppress(OSError):
-            if re.fullmatch(r"[0-9a-f]{32}", folder.name) and folder.lstat().st_mtime < oldest:
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 class KernelCache(_Cache):

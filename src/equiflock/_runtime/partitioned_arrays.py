@@ -1,7 +1,7 @@
 """Arrays on disk that are written part by part, in any order, with a checksum per part.
 
 NAME.npy      an array of S parts, (S, ..) float32, one file per name
-parts/NUMBER  the checksum of one part of all arrays, written after the part itself
+parts/NUMBER  the checksum of settings, number and one part of all arrays, written after the part itself
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class PartitionedArrays:
 
     folder: Path
     shapes: Mapping[str, tuple[int, ...]]
+    settings: str
+    """Everything that the content depends on; the checksums cover it, so that parts of other settings are detected."""
 
     @property
     def count(self) -> int:
@@ -65,7 +67,7 @@ class PartitionedArrays:
             return PartStatus(self.count, frozenset(), frozenset(written))
         arrays = self.open_arrays("r")
         intact = frozenset(
-            step for step in written if self._checksum_path(step).read_bytes() == _format_checksum(arrays, step)
+            step for step in written if self._checksum_path(step).read_bytes() == self._format_checksum(arrays, step)
         )
         return PartStatus(self.count, intact, frozenset(written) - intact)
 
@@ -88,7 +90,7 @@ class PartitionedArrays:
         for array in arrays.values():
             array.flush()  # type: ignore[attr-defined]
         with atomic_write(self._checksum_path(step)) as scratch:
-            scratch.write_bytes(_format_checksum(arrays, step))
+            scratch.write_bytes(self._format_checksum(arrays, step))
 
     def open_arrays(self, mode: Literal["r", "r+"]) -> Arrays:
         """Map the arrays into memory, by name; the caller checks that the files have their full length."""
@@ -127,10 +129,10 @@ class PartitionedArrays:
     def _checksum_path(self, step: int) -> Path:
         return self.folder / "parts" / f"{step}"
 
-
-def _format_checksum(arrays: Arrays, step: int) -> bytes:
-    """Return the content of a part's checksum file."""
-    return f"{compute_checksum(*(array[step].data for array in arrays.values()))}\n".encode()
+    def _format_checksum(self, arrays: Arrays, step: int) -> bytes:
+        """Return the content of a part's checksum file."""
+        identity = f"{self.settings}\n{step}\n".encode()
+        return f"{compute_checksum(identity, *(array[step].data for array in arrays.values()))}\n".encode()
 
 
 def _build_header(shape: tuple[int, ...]) -> bytes:

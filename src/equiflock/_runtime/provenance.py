@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -12,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from equiflock._runtime.checks import InputError
-from equiflock._runtime.checksums import DamagedError, VersionMismatchError, read_json, write_json
+from equiflock._runtime.checksums import SHORT_DIGITS, DamagedError, VersionMismatchError, read_json, write_json
 from equiflock._runtime.files import check_writable, lock_dir, remove_path
 from equiflock.version import __version__
 
 CONFIG = "config.json"
 KIND = "kind"
 """Config entry with the kind of results, such as "training"."""
-FORMAT = "equiflock run 1"
+FORMAT = "equiflock run 2"
 """Format of run directories; version 0.2 wrote none."""
 
 _plugin_checksums: dict[str, str] = {}
@@ -185,7 +186,12 @@ def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
         for key in dict.fromkeys([*before, *now]):
             yield from list_differences(before.get(key), now.get(key), f"{name} {key}".strip())
     elif before != now:
-        yield f"{name} = {before}, not {now}"
+        yield f"{name} = {_shorten_checksum(before)}, not {_shorten_checksum(now)}"
+
+
+def _shorten_checksum(value: Any) -> Any:
+    """Return the first digits of a checksum, for messages, and any other value unchanged."""
+    return value[:SHORT_DIGITS] if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) else value
 
 
 def _has_results(folder: Path) -> bool:

@@ -171,6 +171,9 @@ def demonstrate(
     with tempfile.TemporaryDirectory() as elsewhere:
         run = resume_or_create_training(training or Path(elsewhere) / "training", recipe)
         run.train(on_epoch)
+        # Training does not repair tables that were changed after the checkpoints were removed.
+        if not run.is_finished:
+            raise InputError(f"the tables in {run.folder} were changed or are damaged: remove it to train again")
         network = load(run.weights)
         epochs, expert = read_reports(run.folder)
     start = disk.draw()

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from equiflock._runtime.checks import InputError, shorten_repr
+from equiflock._runtime.checksums import SHORT_DIGITS
 from equiflock._runtime.specs import format_spec
 from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.registry import WEIGHTS_SUFFIX, is_bundled, parse_controller_name, split_unit_options
@@ -203,7 +204,8 @@ def format_run_dir_name(controller: str, scenario: str, environment: Environment
     path = Path(file)
     name = controller.replace("/", "_").replace(":", "-")
     if path.suffix == WEIGHTS_SUFFIX:
-        name = f"{path.absolute().parent.name}-{path.stem}-{compute_weights_checksum(file)}{options.replace(':', '-')}"
+        checksum = compute_weights_checksum(file)[:SHORT_DIGITS]
+        name = f"{path.absolute().parent.name}-{path.stem}-{checksum}{options.replace(':', '-')}"
     return f"{name}-{scenario}-{environment.file_suffix}".removesuffix("-")
 
 

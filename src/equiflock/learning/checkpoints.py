@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from equiflock._runtime.checks import InputError
-from equiflock._runtime.checksums import VersionMismatchError
+from equiflock._runtime.checksums import DamagedError, VersionMismatchError
 from equiflock._runtime.provenance import list_differences
 from equiflock.controllers.networks.weights import read_tensors, write_tensors
 from equiflock.learning.dagger import Trainer, seed_torch
@@ -26,7 +26,7 @@ from equiflock.learning.learner import copy_state_dict
 from equiflock.learning.replay import Rollout
 from equiflock.learning.run_directory import CHECKPOINTS, Tables
 
-FORMAT = "equiflock checkpoint 4"
+FORMAT = "equiflock checkpoint 5"
 ROLLOUT_FIELDS = "epoch", "tuples_before", "tuples", "checksum"
 """Integer fields of a rollout, in the order of the stored columns."""
 MAX_CHECKPOINTS = 2
@@ -74,7 +74,10 @@ class Checkpoints:
         paths = self.paths
         for path in paths:
             try:
-                differ = tables.restore(read_checkpoint(path, trainer, self.run_key))
+                contents = read_checkpoint(path, trainer, self.run_key)
+                if path != self._get_path(trainer.epoch):
+                    raise DamagedError(f"{path} is a copy of the checkpoint of epoch {trainer.epoch}")
+                differ = tables.restore(contents)
             # A checkpoint of another training is not damaged, and an older one would not match either.
             except RecipeMismatchError:
                 raise
@@ -98,7 +101,7 @@ class Checkpoints:
 
         Do nothing at epoch 0 or if an intact checkpoint of this epoch exists.
         """
-        path = self.folder / f"epoch-{trainer.epoch:06d}.safetensors"
+        path = self._get_path(trainer.epoch)
         if trainer.epoch == 0 or (path.exists() and path not in self._damaged):
             return
         write_checkpoint(trainer, path, self.run_key, tables.contents)
@@ -109,6 +112,9 @@ class Checkpoints:
         self._damaged.clear()
         for old in self.paths[MAX_CHECKPOINTS:]:
             old.unlink()
+
+    def _get_path(self, epoch: int) -> Path:
+        return self.folder / f"epoch-{epoch:06d}.safetensors"
 
 
 def write_checkpoint(

@@ -36,6 +36,9 @@ from equiflock.protocols import Controller, LocalController
 from equiflock.simulation.environment import Environment
 from equiflock.simulation.flight_builder import check_controller, flight
 
+ROLLOUT_DIGITS = 15
+"""Hexadecimal digits of a checksum that fit into an int64, in which checkpoints store those of rollouts."""
+
 
 class DivergedError(InputError):
     """The weights, the loss or a flight of the network are no longer finite."""
@@ -208,7 +211,8 @@ class Trainer:
             return 0
         tuples = self.sample_agents(np.stack(observations), np.stack(targets))
         self.replay.add(*tuples)
-        return int(compute_checksum(*(np.ascontiguousarray(array).data for array in tuples)), 16)
+        checksum = compute_checksum(*(np.ascontiguousarray(array).data for array in tuples))
+        return int(checksum[:ROLLOUT_DIGITS], 16)
 
     def sample_agents(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]

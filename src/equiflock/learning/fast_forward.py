@@ -162,7 +162,7 @@ class FastForward:
         folder = Path(folder)
         check_writable(folder / CONFIG)
         folder.mkdir(parents=True, exist_ok=True)
-        parts = PartitionedArrays(folder, self.shapes)
+        parts = PartitionedArrays(folder, self.shapes, repr(self))
         with lock_dir(folder, wait=True):  # a second process waits and then finds the data complete
             parts.remove_if_config_damaged(on_notice)
             claim_run_dir(folder, KIND, {"fast_forward": asdict(self), "versions": read_package_versions()})
@@ -200,7 +200,7 @@ class FastForwardData:
         """Map the data that `FastForward.make` wrote to a directory into memory, after comparing all checksums."""
         folder = Path(folder)
         recipe = _read_recipe(folder / CONFIG)
-        parts = PartitionedArrays(folder, recipe.shapes)
+        parts = PartitionedArrays(folder, recipe.shapes, repr(recipe))
         status = parts.check_parts()
         if status.damaged:
             raise DamagedError(

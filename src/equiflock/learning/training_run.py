@@ -184,7 +184,8 @@ class TrainingRun:
     def _checkpoints(self) -> Checkpoints:
         from equiflock.learning.checkpoints import Checkpoints
 
-        return Checkpoints(self.folder, self.config.run_key)
+        # Other versions, or another plugin, may give other bits, so the checkpoints belong to those of the start.
+        return Checkpoints(self.folder, {**self.config.run_key, "versions": dict(self.config.initial_versions)})
 
     @property
     def _epochs_trained(self) -> int:
@@ -313,13 +314,17 @@ class TrainingRun:
             epochs = int(metadata["recipe"]["epochs"])
             # The number of epochs may differ, because a training can be extended.
             stored_key = {"recipe": {**metadata["recipe"], "epochs": run_key["recipe"]["epochs"]}}
+            initial_versions = metadata.get("begun_with", metadata["versions"])
         except (KeyError, TypeError, ValueError):
-            raise InputError(f"the metadata of {self.weights} has no recipe") from None
+            raise InputError(f"the metadata of {self.weights} has no recipe or no versions") from None
         if "from" in metadata:
             stored_key["from"] = metadata["from"]
         differences = ", ".join(list_differences(stored_key, run_key))
         if differences:
             raise InputError(f"{self.weights} was trained with another recipe: {differences}")
+        differences = ", ".join(list_differences(initial_versions, self.config.initial_versions))
+        if differences:
+            raise InputError(f"{self.weights} is of another training, started with {differences}")
         return epochs
 
     def _find_damaged_tables(self) -> list[Path]:

@@ -6,8 +6,6 @@ the proven ones, not the printed ones. Bands in figures are ranges over training
 
 from __future__ import annotations
 
-import tempfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, pairwise
@@ -18,7 +16,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
+from equiflock._runtime.checksums import compute_checksum
 from equiflock._runtime.specs import parse_spec
+from equiflock._runtime.user_cache import KEY_DIGITS, open_cache_dir
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.evaluation.curves import Curves
 from equiflock.learning.fast_forward import FastForward
@@ -72,9 +72,11 @@ class CloningJob:
         from equiflock.learning.cloning import clone
         from equiflock.theory import generalization_bound
 
-        # A worker on another machine may not have the directory; it generates the data once, in a temporary one.
-        temporary = Path(tempfile.gettempdir()) / f"equiflock-{zlib.crc32(repr(self.data).encode()):08x}"
-        data = self.data.make(self.folder if self.folder.parent.parent.is_dir() else temporary)
+        folder = self.folder
+        if not folder.parent.parent.is_dir():
+            # A worker on another machine may not have the directory; it generates the data once, in its cache.
+            folder = open_cache_dir("fast-forward", compute_checksum(repr(self.data).encode())[:KEY_DIGITS])
+        data = self.data.make(folder)
         rows: list[dict[str, Any]] = []
 
         def add_row(cloner: Cloner, report: CloningReport) -> None:

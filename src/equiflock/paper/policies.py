@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
-import zlib
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.checksums import SHORT_DIGITS, compute_checksum
 from equiflock._runtime.executors import fingerprint_program
 from equiflock._runtime.files import lock_dir
 from equiflock._runtime.specs import parse_spec
+from equiflock._runtime.user_cache import KEY_DIGITS, open_cache_dir
 from equiflock.controllers import load
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.evaluation.job_weights import load_with_seed
@@ -54,18 +54,23 @@ class TrainedPolicies:
 
         assert self.recipe is not None
         recipe = self.interpretation.build_recipe(self.recipe, controller, seed)
-        # A worker on another machine may not have the directory; it trains in a temporary one, specific to the program.
-        program = zlib.crc32(repr(fingerprint_program()).encode())
-        temporary = Path(tempfile.gettempdir()) / f"equiflock-trainings-{program:08x}"
-        home = self.folder if self.folder.parent.is_dir() else temporary
-        # The hash in the name covers the whole recipe, including the interpretation's choices.
-        folder = home / f"{controller}-{seed}-{zlib.crc32(repr(recipe).encode()):08x}"
-        home.mkdir(parents=True, exist_ok=True)
+        home = self.folder
+        if home.parent.is_dir():
+            home.mkdir(exist_ok=True)
+        else:
+            # A worker on another machine may not have the directory; it trains in its cache, once for each program.
+            program = compute_checksum(repr(fingerprint_program()).encode())
+            home = open_cache_dir("trainings", program[:KEY_DIGITS])
+        # The checksum in the name covers the whole recipe, including the interpretation's choices.
+        folder = home / f"{controller}-{seed}-{compute_checksum(repr(recipe).encode())[:SHORT_DIGITS]}"
         with lock_dir(home, wait=True):  # only one of several processes creates the training
             run = TrainingRun(folder) if folder.exists() else TrainingRun.create(folder, recipe)
         if run.recipe != recipe:
             raise InputError(f"{folder} contains another training: remove it to train again")
         run.train(wait=True)
+        # Training does not repair tables that were changed after the checkpoints were removed.
+        if not run.is_finished:
+            raise InputError(f"{folder} is damaged: remove it to train again")
         return run
 
 

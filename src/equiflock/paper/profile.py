@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Container
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from equiflock._runtime.checksums import SHORT_DIGITS, compute_checksum
 from equiflock.controllers.trained import PAPER_NETWORKS, PAPER_SEEDS
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import DAgger
@@ -77,9 +77,10 @@ class Profile:
             "hop_mean": chosen.hop_mean,
         }
         datasets = [replace(self.fast_forward, seed=seed, **shared) for seed in self.cloning_seeds]
-        # The name contains a hash of all settings, so that datasets of other interpretations have other directories.
+        # The name has a checksum of all settings, so that datasets of other interpretations have other directories.
         home = (folder / "fast-forward").resolve()
-        return {home / f"{data.seed}-{zlib.crc32(repr(data).encode()):08x}": data for data in datasets}
+        checksums = [compute_checksum(repr(data).encode())[:SHORT_DIGITS] for data in datasets]
+        return {home / f"{data.seed}-{each}": data for data, each in zip(datasets, checksums, strict=True)}
 
 
 PROFILES = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pandas as pd
 
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.checksums import compute_checksum
 from equiflock._runtime.files import remove_path
+from equiflock._runtime.provenance import read_config
 from equiflock.controllers import load
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.paper.connectivity_experiment import LAW, NETWORK, find_contrasting_flocks
@@ -25,6 +28,8 @@ DRAWN_SIDES = (12, 48, 96)
 """Numbers of sides of the drawn obstacles."""
 CONNECTIVITY_DURATION = 0.6
 """Duration of the flights of Fig. 1, in seconds."""
+KEY = "report"
+"""Config entry of a saved flight: a checksum of its name and of the config of the run directory."""
 
 
 @dataclass(frozen=True)
@@ -58,25 +63,41 @@ def save_report_flights(
     tables: Mapping[str, pd.DataFrame],
     films: bool,
     on_flight: Callable[[str], object] = lambda name: None,
+    on_notice: Callable[[str], object] = lambda text: None,
 ) -> None:
-    """Simulate and save the flights of the report that are missing or damaged in a run directory.
+    """Simulate and save the flights of the report that are missing, damaged or of another run in a run directory.
 
     Flights of Fig. 1 need the table of "connectivity", those of the films `films`; initial conditions are always
-    included. `on_flight` is called with the name of each flight before it is simulated.
+    included. `on_flight` is called with the name of each flight before it is simulated, and `on_notice` with a line of
+    text about every damaged or other one.
     """
+    settings = json.dumps(read_config(folder), sort_keys=True)
     flights = _build_start_flights(profile)
     if "connectivity" in tables:
         flights |= _build_connectivity_flights(profile, folder, tables["connectivity"])
     if films:
         flights |= _build_film_flights(profile, folder)
     for name, make in flights.items():
-        path = _get_flight_path(folder, name)
-        try:
-            Trajectory.load(path)
-        except InputError:  # missing or damaged
+        path, key = _get_flight_path(folder, name), compute_checksum(f"{name} {settings}".encode())
+        if not _is_intact(path, key, on_notice):
             on_flight(name)
             remove_path(path)
-            make().save(path)
+            run = make()
+            replace(run, config={**run.config, KEY: key}).save(path)
+
+
+def _is_intact(path: Path, key: str, on_notice: Callable[[str], object]) -> bool:
+    """Return whether a flight with this key is saved; a damaged one, or one with another key, gives a notice."""
+    if not path.exists():
+        return False
+    try:
+        if Trajectory.load(path).config.get(KEY) == key:
+            return True
+        reason = f"{path} is another flight, or that of another run"
+    except InputError as error:
+        reason = str(error)
+    on_notice(f"{reason}; it is simulated again")
+    return False
 
 
 def _get_flight_path(folder: Path, *names: str) -> Path:

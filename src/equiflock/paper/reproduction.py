@@ -161,7 +161,7 @@ def reproduce(
                 on_notice=on_notice,
             )
             tables[experiment] = read_experiment_table(experiment, profile, folder)
-        save_report_flights(profile, folder, tables, films and profile.has_networks(tables), on_flight)
+        save_report_flights(profile, folder, tables, films and profile.has_networks(tables), on_flight, on_notice)
         statements = judge_statements(profile, folder, tables)
     # The remarks describe the results of the paper profile only.
     if profile == PROFILES["paper"]:

@@ -15,7 +15,7 @@ from jaxtyping import Float64, Int8, Int64
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, check_positive, shorten_repr
-from equiflock._runtime.checksums import compute_checksum
+from equiflock._runtime.checksums import compute_checksum, matches_checksum, read_json, write_json
 from equiflock._runtime.files import atomic_write, check_absent, delay_sigint
 from equiflock._runtime.memory import ReadOnlyDict
 from equiflock.flock import Condition, Flock, Groups, ObstacleIds, Roles
@@ -29,6 +29,8 @@ CHUNK_BYTES = 16 * 2**20
 """Size of a chunk of a zarr store, which is written in a fraction of a second, so that Ctrl-C takes effect."""
 FORMAT = "equiflock trajectory 4"
 CHECKSUM = "checksum"
+CHECKSUMS_FILE = "checksums.json"
+"""File with the checksums of all trajectories in its folder."""
 SERIES_PREFIX, BODY_PREFIX = "series_", "body_"
 """Prefixes of the names of series and of body state arrays in a dataset."""
 FRAME_ARRAYS = "positions", "velocities", "accelerations", "conditions"
@@ -150,7 +152,7 @@ class Trajectory:
             ),
         }
         data = xarray.Dataset(variables, coordinates, attributes)
-        return data.assign_attrs({CHECKSUM: _compute_checksum(data)})
+        return data.assign_attrs({CHECKSUM: compute_checksum(*_list_content(data))})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the trajectory as a zarr store; `path` does not exist until all is written. Return the path.
@@ -197,10 +199,29 @@ class Trajectory:
 
 
 def load_trajectories(path: str | os.PathLike[str]) -> list[Trajectory]:
-    """Load all *.zarr in a folder in the order of their names or, if there are none, the trajectory at the path."""
+    """Load all *.zarr in a folder in the order of their names or, if there are none, the trajectory at the path.
+
+    Raise InputError if one is damaged, or not the one that `write_checksums` saw in the folder.
+    """
     source = Path(path)
     stores = sorted(source.glob("*.zarr"))
-    return [Trajectory.load(store) for store in stores or [source]]
+    record = source / CHECKSUMS_FILE
+    checksums = read_json(record) if stores and record.is_file() else {}
+    trajectories = [Trajectory.load(store) for store in stores or [source]]
+    for store in stores:
+        if checksums.get(store.name, actual := _read_checksum(store)) != actual:
+            raise InputError(f"{store} is not the flight that was saved there: move it elsewhere, or remove {record}")
+    return trajectories
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the checksums of all *.zarr in a folder, so that `load_trajectories` detects replaced ones."""
+    write_json({store.name: _read_checksum(store) for store in folder.glob("*.zarr")}, folder / CHECKSUMS_FILE)
+
+
+def _read_checksum(store: Path) -> str:
+    """Return the checksum in the metadata of a trajectory, which `Trajectory.load` compares with the content."""
+    return str(json.loads((store / ".zmetadata").read_bytes())["metadata"][".zattrs"][CHECKSUM])
 
 
 def write_zarr(data: xarray.Dataset, path: Path) -> None:
@@ -234,8 +255,8 @@ def write_zarr(data: xarray.Dataset, path: Path) -> None:
         zarr.consolidate_metadata(path, zarr_format=2)
 
 
-def _compute_checksum(data: xarray.Dataset) -> str:
-    """Return a checksum of all data, names, types and shapes of a dataset: zarr reads a missing chunk as zeros."""
+def _list_content(data: xarray.Dataset) -> list[bytes | memoryview]:
+    """Return what a checksum covers, all data, names, types and shapes: zarr reads a missing chunk as zeros."""
     # Attributes in the order of their names, except the checksum itself.
     settings = {name: value for name, value in data.attrs.items() if name != CHECKSUM}
     parts: list[bytes | memoryview] = [json.dumps(settings, sort_keys=True).encode()]
@@ -246,12 +267,12 @@ def _compute_checksum(data: xarray.Dataset) -> str:
             array = np.asarray(array.tolist(), "S")  # names of axes, which readers return as different string types
         parts.append(f"{name} {data[name].dims} {array.dtype.str} {array.shape}".encode())
         parts.append(array.reshape(-1).view(np.uint8).data)
-    return compute_checksum(*parts)
+    return parts
 
 
 def _from_dataset(data: xarray.Dataset) -> Trajectory:
     """Return the trajectory in a dataset; raise KeyError, TypeError or ValueError if it is damaged."""
-    if _compute_checksum(data) != data.attrs.get(CHECKSUM):
+    if not matches_checksum(data.attrs.get(CHECKSUM), *_list_content(data)):
         raise ValueError("its checksum does not match")
     trajectory = Trajectory(
         times=data["time"].values,

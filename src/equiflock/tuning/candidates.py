@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load, save
 
-from equiflock._runtime.checksums import DamagedError, compute_checksum, read_text, write_text
+from equiflock._runtime.checksums import SHORT_DIGITS, compute_checksum, read_text, write_text
 from equiflock.controllers.loading import build_network
 from equiflock.controllers.networks.weights import Weights
 from equiflock.flock import Flock
@@ -67,7 +67,7 @@ class CandidateJob:
     @property
     def key(self) -> str:
         """Name of the job."""
-        return f"tuning-{self.candidate}-{self.job_checksum}"
+        return f"tuning-{self.candidate}-{self.job_checksum[:SHORT_DIGITS]}"
 
     @property
     def labels(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def write_scores(
         for name, checksum, values in zip(names, own, measurements, strict=True):
             # Numbers in their shortest exact form; empty for measures that a task does not have.
             lines.writerow((candidate, name, checksum, *(values.get(each, "") for each in TOLERANCES)))
-    write_text(text.getvalue(), path)
+    write_text(text.getvalue(), path, repr(checksums))
 
 
 def read_scores(path: Path, checksums: Sequence[Sequence[str]]) -> list[Measurements] | None:
@@ -120,11 +120,9 @@ def read_scores(path: Path, checksums: Sequence[Sequence[str]]) -> list[Measurem
     Raise DamagedError if the file is damaged or belongs to other candidates.
     """
     try:
-        rows = list(csv.DictReader(io.StringIO(read_text(path))))
+        rows = list(csv.DictReader(io.StringIO(read_text(path, repr(checksums)))))
     except FileNotFoundError:
         return None
-    if [row.get("checksum") for row in rows] != [checksum for own in checksums for checksum in own]:
-        raise DamagedError(f"{path} belongs to other candidates")
     measurements = [{name: float(row[name]) for name in TOLERANCES if row.get(name)} for row in rows]
     tasks = len(checksums[0])
     return [measurements[first : first + tasks] for first in range(0, len(measurements), tasks)]

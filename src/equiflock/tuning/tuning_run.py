@@ -155,7 +155,8 @@ class TuningRun:
 
     def _check_generations(self) -> None:
         """Raise InputError if more generations are done than requested: their weights would be overwritten."""
-        done = [int(path.stem.rpartition("-")[2]) for path in (self.folder / SCORES).glob("generation-*.csv")]
+        numbers = [path.stem.rpartition("-")[2] for path in (self.folder / SCORES).glob("generation-*.csv")]
+        done = [int(number) for number in numbers if number.isdecimal()]
         if max(done, default=0) > self.recipe.generations:
             raise InputError(
                 f"generations must be at least {max(done)}, as {self.folder} has that many already; "

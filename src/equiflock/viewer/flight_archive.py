@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import remove_path
-from equiflock.simulation.trajectory import Trajectory
+from equiflock.simulation.trajectory import Trajectory, write_checksums
 
 FILM_NAME = "film.mp4"
 MAX_FILM_SECONDS = 20.0
@@ -88,9 +88,9 @@ def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: 
     """Write flights and their film into a new directory in `out`, and return its path.
 
     The directory is named by local date and time and the controllers, with -2, -3 .. appended if the name is taken. It
-    has a NUMBER-CONTROLLER.zarr for each flight, config.json (of the first flight) and film.mp4, which shows `speed`
-    simulated seconds per second, or more if it would be longer than MAX_FILM_SECONDS. It appears when all files are
-    complete, and not at all after an error.
+    has a NUMBER-CONTROLLER.zarr for each flight, their checksums, config.json (of the first flight) and film.mp4, which
+    shows `speed` simulated seconds per second, or more if it would be longer than MAX_FILM_SECONDS. It appears when all
+    files are complete, and not at all after an error.
     """
     from equiflock.plotting.film import film
 
@@ -104,6 +104,7 @@ def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: 
         for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):
             run.save(scratch / f"{number}-{name}.zarr")
         (scratch / "config.json").write_text(json.dumps(dict(runs[0].config), indent=2) + "\n")
+        write_checksums(scratch)
         film(runs, scratch / FILM_NAME, speed=speed, on_frame=on_frame)
         return scratch.rename(_find_unused_path(folder))
 

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from equiflock._runtime.checks import InputError, check_positive
-from equiflock._runtime.checksums import VersionMismatchError, compute_checksum
+from equiflock._runtime.checksums import VersionMismatchError, compute_checksum, matches_checksum
 from equiflock._runtime.files import atomic_write
 from equiflock._runtime.specs import parse_spec
 from equiflock.observations.orbit import Orbit
@@ -102,7 +102,7 @@ def write_tensors(
     contiguous = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
     entry = {**metadata, "format": file_format, "equiflock": __version__}
     # One entry, because safetensors writes several in random order, and equal tensors must give equal files.
-    entry["checksum"] = _compute_checksum(contiguous, entry)
+    entry["checksum"] = compute_checksum(*_list_content(contiguous, entry))
     content = save(contiguous, {METADATA_KEY: json.dumps(entry, indent=1)})
     with atomic_write(path) as scratch:
         scratch.write_bytes(content)
@@ -131,16 +131,16 @@ def read_tensors(path: str | os.PathLike[str], file_format: str) -> tuple[dict[s
                 f"{path} is of another version: expected format {file_format!r}; got {written!r}"
             )
         raise InputError(f"{path} is of another kind: expected format {file_format!r}; got {written!r}")
-    if metadata.pop("checksum", None) != _compute_checksum(tensors, metadata):
+    if not matches_checksum(metadata.pop("checksum", None), *_list_content(tensors, metadata)):
         raise InputError(f"{path} is damaged: its checksum does not match")
     return tensors, metadata
 
 
-def _compute_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
-    """Return a checksum of the metadata and of the names, types, shapes and values of the tensors, in any order."""
+def _list_content(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> list[bytes | memoryview]:
+    """Return what a checksum covers: the metadata, and names, types, shapes and values of the tensors, sorted."""
     # Types have torch's names, as torch wrote the first files.
     parts: list[bytes | memoryview] = [json.dumps(metadata, sort_keys=True).encode()]
     for name in sorted(tensors):
         parts.append(f"{name} torch.{tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
         parts.append(np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8).data)
-    return compute_checksum(*parts)
+    return parts
