@@ -54,7 +54,7 @@ swarm.Swarm.fly, swarm.deploy = fly, deploy
 cli.main(sys.argv[1:])
 """
 """A command that prints how to reach its swarm, waits for a line, and at the end prints the trajectory."""
-ARGUMENTS = ("deploy", "--agents", str(AGENTS), "--duration", str(STEPS / 100), "--answer-timeout", "1")
+ARGUMENTS = ("deploy", "--agents", str(AGENTS), "--duration", str(STEPS / 100), "--answer-timeout", "5")
 
 
 class Outcome(NamedTuple):
@@ -88,9 +88,9 @@ class Attacker:
             config = {"mode": mode, "connect": {"endpoints": endpoints}, "scouting": {"multicast": {"enabled": False}}}
             opened = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
             self._sessions.append(self._stack.enter_context(opened))
-        # One of the sessions listens, so that each frame is recorded once. Its own frames come back too: they are ignored.
-        self._sessions[0].declare_subscriber(f"{key_prefix}/**", self._on_sample)
+        # One of the sessions listens, so that each frame is recorded once; frames of the attacker are ignored.
         self._own = set[bytes]()
+        self._sessions[0].declare_subscriber(f"{key_prefix}/**", self._on_sample)
         self._wait_for_host()
 
     def __enter__(self) -> Attacker:
@@ -127,7 +127,7 @@ class Attacker:
     def _wait_for_host(self) -> None:
         """Wait until the host receives what the sessions send."""
         for session in self._sessions:
-            publisher = session.declare_publisher(f"{self.key_prefix}/from/0")
+            publisher: Any = session.declare_publisher(f"{self.key_prefix}/from/0")
             deadline = time.monotonic() + TIMEOUT
             while not publisher.matching_status.matching:
                 assert time.monotonic() < deadline, "the attacker does not reach the host"

@@ -76,8 +76,7 @@ class Deploy:
     def run(self) -> None:
         """Print parity, bandwidth, message ages, timings and faults, and write the audit's page.
 
-        Exit with code 1 if the audit fails, a compared acceleration is out of tolerance, or an agent fails although this
-        was not planned.
+        Exit with code 1 if the audit fails, an acceleration is out of tolerance, or an agent fails unexpectedly.
         """
         from equiflock.deployment.export.program import check_local
         from equiflock.deployment.swarm import Deployment, deploy

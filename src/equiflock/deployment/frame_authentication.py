@@ -1,9 +1,9 @@
 """Authentication of frames between the host of a swarm and its robots: sequence numbers and HMAC-SHA-256 tags.
 
-A signed frame is the frame, its sequence number as uint64, and a tag of 16 bytes, little-endian. Each robot has two keys,
-one per direction, which the host derives from the random key of the run. A robot knows only its own two, so it can forge
-neither frames of the host to other robots nor frames of other robots. The keys are per run, and sequence numbers
-increase, so a recorded frame is rejected when it is sent again.
+A signed frame is the frame, its sequence number as uint64, and a tag of 16 bytes, little-endian. Each robot has two
+keys, one per direction, which the host derives from the random key of the run. A robot knows only its own two, so it
+can forge neither frames of the host to other robots nor frames of other robots. Keys are new in every run and sequence
+numbers increase, so a recorded frame is rejected when it is sent again.
 
 Robot processes import this file, so it has few imports.
 """

@@ -1,7 +1,8 @@
 """The process of one robot. Its only inputs are its own measurements and the messages that it receives.
 
 It reads its settings, a line of JSON with the keys of its link, from standard input, and exits when standard input is
-closed: a robot does not outlive its host. It ignores frames that are not authenticated by its host. It imports no kernels unless the agent kind is "package".
+closed: a robot does not outlive its host. It rejects frames that its host did not sign. It imports no kernels unless
+the agent kind is "package".
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def test_the_files_name_the_controller_as_it_was_given(ending: str, tmp_path: Pa
 
 
 def test_the_name_of_a_weights_file_cannot_end_a_comment_or_a_string(tmp_path: Path) -> None:
-    folder = tmp_path / '*' / '"""; raise SystemExit #'
+    folder = tmp_path / "*" / '"""; raise SystemExit #'
     folder.mkdir(parents=True)
     ef.save(ef.load_module("etdagnn"), folder / "a.safetensors")
     compiled(folder / "a.safetensors", tmp_path)
@@ -181,7 +181,9 @@ def test_an_agent_with_wrong_weights_says_what_to_do(damage: str, tmp_path: Path
         weights.unlink()
     else:
         weights.write_bytes(weights.read_bytes()[:500] if damage == "truncated" else (tmp_path / "b.npz").read_bytes())
-    with pytest.raises(RuntimeError, match=r"a\.npz is missing, damaged or of another export: export the controller again$"):
+    with pytest.raises(
+        RuntimeError, match=r"a\.npz is missing, damaged or of another export: export the controller again$"
+    ):
         import_agent_class(tmp_path / "a.py")(0)
 
 
