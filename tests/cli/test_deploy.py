@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from equiflock.cli.deploy import Deploy
 from equiflock.cli.shared_options import add_dynamic_options
+from equiflock.deployment import swarm
 from equiflock.scenarios import scenario_names
 from tests.cli.commands import failure, run
+from tests.deployment.robots import children
 
 pytest.importorskip("zenoh")
 SHORT = ("deploy", "--agents", "4", "--agent", "c")
@@ -57,6 +60,34 @@ def test_a_swarm_that_fails_its_checks_has_exit_code_1(
         run(*SHORT, "--duration", "0.05", *audit)
     assert caught.value.code == 1
     assert (tmp_path / "page.html").exists() == (fails == "audit")
+
+
+@pytest.mark.slow
+def test_an_unplanned_loss_is_one_line_and_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def kill_two(self: swarm.Swarm, *arguments: Any) -> None:
+        for robot in children()[:2]:
+            robot.kill()
+        fly(self, *arguments)
+
+    fly = swarm.Swarm.fly
+    monkeypatch.setattr(swarm.Swarm, "fly", kill_two)
+    with pytest.raises(SystemExit) as caught:
+        run(*SHORT, "--duration", "0.05")
+    printed = capsys.readouterr()
+    assert caught.value.code == 1
+    assert printed.err == "agents failed unexpectedly: 0 (lost at step 0, SIGKILL), 1 (lost at step 0, SIGKILL)\n"
+    assert "yes" not in printed.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fault", [("--fail", "1", "--fail-time", "0.1"), ("--stall", "1", "--answer-timeout", "0.4"), ("--garbage", "1")]
+)
+def test_planned_faults_have_exit_code_0(fault: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    run(*SHORT, "--duration", "0.2", *fault)
+    assert "failed unexpectedly" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The host ignores unknown senders and invalid reports, and names a robot that fails."""
+"""The host rejects frames of strangers and invalid reports, listens locally, and names a robot that fails."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import equiflock as ef
-from equiflock.deployment.link_frames import REPORT, RobotReport, pack_frame, parse_report
+from equiflock.deployment.link_frames import END, HELLO, REPORT, RobotReport, pack_frame, parse_report
 from equiflock.deployment.robot_processes import RobotProcesses
+from equiflock.deployment.swarm_results import FlightLog, find_failed_agents
 from tests.deployment.robots import children
 
 pytest.importorskip("zenoh")
@@ -52,22 +54,48 @@ def test_an_agent_may_import_what_is_on_the_users_paths(tmp_path: Path, monkeypa
     assert processes.reports[0].seconds == []
 
 
-def test_unknown_senders_are_ignored_and_invalid_reports_are_counted(tmp_path: Path) -> None:
+def test_frames_of_strangers_are_rejected_and_counted(tmp_path: Path) -> None:
     import zenoh
 
     (tmp_path / "program.py").write_text(HONEST)
     with RobotProcesses(settings(tmp_path / "program.py"), port=0, answer_timeout=0.2) as processes:
-        config = {"mode": "peer", "connect": {"endpoints": [processes._endpoint]}}
+        while processes.next_frame(0.0) is not None:  # further HELLO frames
+            pass
+        config = {"mode": "client", "connect": {"endpoints": [processes._endpoint]}}
         with zenoh.open(zenoh.Config.from_json5(json.dumps(config))) as stranger:
-            frames: list[Any] = []
             # Repeat, because discovery takes a while.
-            while not any(each.kind == REPORT for each in frames):
+            while len(processes.count_rejected_frames()) < 3:
                 for key in ("7", "-1", "two", "0"):
                     stranger.put(f"{processes._key_prefix}/from/{key}", pack_frame(REPORT, 0, b"[]"))
-                frames += [each for each in [processes.next_frame(0.2)] if each is not None]
-            stranger.put(f"{processes._key_prefix}/from/0", pack_frame(REPORT, 0, b'{"seconds": "long"}'))
-    assert {each.number for each in frames} == {0}
-    assert processes.unparsed_reports == {0}
+                stranger.put(f"{processes._key_prefix}/from/0", pack_frame(REPORT, 0, bytes(100)))
+                stranger.put(f"{processes._key_prefix}/to/0", pack_frame(END))
+                frame = processes.next_frame(0.1)
+                assert frame is None or frame.kind == HELLO
+    assert set(processes.count_rejected_frames()) == {"unknown sender", "too short", "wrong authentication tag"}
+    assert set(processes.reports) == {0} and not processes.unparsed_reports
+
+
+def test_invalid_reports_are_counted(tmp_path: Path) -> None:
+    broken = "from equiflock.deployment.link_frames import RobotReport\nRobotReport.to_json = lambda self: b'[]'\n"
+    (tmp_path / "program.py").write_text(HONEST + broken)
+    with RobotProcesses(settings(tmp_path / "program.py"), port=0, answer_timeout=0.2) as processes:
+        pass
+    assert processes.unparsed_reports == {0} and not processes.reports
+    assert find_failed_agents(processes, FlightLog(), 0.0) == {0: "invalid report at the end"}
+
+
+def test_only_the_host_listens_and_only_on_127_0_0_1(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(HONEST)
+    before = set(psutil.Process().net_connections())
+    with RobotProcesses(settings(tmp_path / "program.py"), port=0, answer_timeout=0.2) as processes:
+        (robot,) = children()
+        host_sockets = set(psutil.Process().net_connections()) - before
+        addresses = [each.laddr for each in host_sockets if each.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)]
+        assert [f"tcp/{ip}:{port}" for ip, port in addresses] == [processes._endpoint]
+        assert processes._endpoint.startswith("tcp/127.0.0.1:")
+        assert [(each.status, each.raddr) for each in robot.net_connections()] == [
+            (psutil.CONN_ESTABLISHED, addresses[0])
+        ]
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b"[" * 100_000])
@@ -79,7 +107,14 @@ def test_invalid_reports_are_not_parsed(content: bytes) -> None:
     "wrong", [{"ages": {"old": 1}}, {"dropped": {"why": "x"}}, {"seconds": [float("nan")]}, {"peak_memory_kib": -1}]
 )
 def test_reports_with_invalid_values_are_not_parsed(wrong: dict[str, Any]) -> None:
-    report = RobotReport(dropped={"no number": 2}, ages={"0": 1}, seconds=[0.5], peak_memory_kib=3, received_sha256="")
+    report = RobotReport(
+        dropped={"no number": 2},
+        rejected={"too short": 1},
+        ages={"0": 1},
+        seconds=[0.5],
+        peak_memory_kib=3,
+        received_sha256="",
+    )
     assert parse_report(report.to_json()) == report
     assert parse_report(replace(report, **wrong).to_json()) is None
 

@@ -82,6 +82,7 @@ def test_killed_processes_are_those_that_fail_in_the_simulator() -> None:
     found = flown(agents=10, steps=30, failures=ef.Failures(agents=2, time=0.1))
     assert len(found.log.lost_robots) == 2
     assert all(lost_robots == (10, "SIGKILL") for lost_robots in found.log.lost_robots.values())
+    assert not found.failed_agents
     assert found.parity.compared_count == 10 * 10 + 8 * 20
     assert found.parity.is_within_tolerance
     assert len(found.log.seconds) == 30
@@ -97,6 +98,30 @@ def test_the_others_fly_on_when_a_process_is_killed() -> None:
     assert len(found.log.seconds) == 20
     assert len(found.reports) == 7
     assert "not compared from step 5 on, when agent" in value(found, "parity")
+    assert value(found, "parity").startswith("incomplete: 40 of 40") and not found.parity.is_within_tolerance
+    assert list(found.failed_agents.values()) == ["lost at step 5, SIGKILL"]
+
+
+def test_an_agent_that_is_stopped_has_failed_although_its_process_is_alive() -> None:
+    def stop(step: int) -> None:
+        if step == 5:
+            children()[0].suspend()
+        if step == 10:
+            children()[0].resume()
+
+    found = flown(agents=3, steps=10, answer_timeout=0.2, on_step=stop)
+    assert len(found.failed_agents) == 1
+    assert "missed 5 of 10 steps" in str(found.failed_agents)
+    assert value(found, "parity").startswith("incomplete")
+
+
+def test_an_agent_that_is_lost_after_the_last_step_has_failed() -> None:
+    def kill(step: int) -> None:
+        if step == 5:
+            children()[0].kill()
+
+    found = flown(agents=3, steps=5, on_step=kill)
+    assert list(found.failed_agents.values()) == ["lost at the end, SIGKILL"]
 
 
 def test_the_others_fly_on_while_one_stalls_and_it_restarts_when_it_is_back() -> None:
@@ -110,6 +135,7 @@ def test_the_others_fly_on_while_one_stalls_and_it_restarts_when_it_is_back() ->
     assert len(found.log.seconds) == 40
     assert value(found, "stalled") == "0 (from step 20, 0.5 s)"
     assert "agent 0" in value(found, "missed steps")
+    assert 0 not in found.failed_agents and value(found, "parity").startswith("incomplete")
     # It did not get the missed frames later, and its last answer came in time.
     assert missed_steps and min(missed_steps) == 21 and max(record) == 39 and record[39].command
     # It starts with a new agent: the relayed observations of its first message are zero.
@@ -158,7 +184,9 @@ deploy("etdagnn", ef.random_disk(flocks=1, agents=3), Deployment(agent="c", step
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_no_process_is_left_when_the_host_is_interrupted_or_killed(how: signal.Signals, tmp_path: Path) -> None:
+def test_nothing_is_left_when_the_host_is_interrupted_or_killed(
+    how: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = subprocess.Popen(
         [sys.executable, "-c", CALL],
         stdout=subprocess.PIPE,
@@ -178,8 +206,11 @@ def test_no_process_is_left_when_the_host_is_interrupted_or_killed(how: signal.S
     host.stdout.close()
     _, alive = psutil.wait_procs(robots, timeout=30)
     assert not alive
-    # Nor a file, if there was time to remove it.
+    # Nor a file, if there was time to remove it; else the next swarm removes it.
     assert bool(list(tmp_path.glob("equiflock-*"))) == (how == signal.SIGKILL)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    flown(agents=2, steps=1)
+    assert not list(tmp_path.glob("equiflock-*"))
 
 
 def test_a_port_in_use_is_one_clear_line() -> None:

@@ -21,7 +21,7 @@ from equiflock.cli.shared_options import (
     print_environment,
     warn_about_disagreement,
 )
-from equiflock.cli.terminal import PREPARING_TEXT, out, progress
+from equiflock.cli.terminal import PREPARING_TEXT, err, out, progress
 from equiflock.controllers import load
 from equiflock.deployment.exported_agents import AgentKind
 from equiflock.scenarios.registry import choose_orbit
@@ -76,7 +76,7 @@ class Deploy:
     def run(self) -> None:
         """Print parity, bandwidth, message ages, timings and faults, and write the audit's page.
 
-        Exit with code 1 if the audit fails or a compared acceleration is out of tolerance.
+        Exit with code 1 if the audit fails, an acceleration is out of tolerance, or an agent fails unexpectedly.
         """
         from equiflock.deployment.export.program import check_local
         from equiflock.deployment.swarm import Deployment, deploy
@@ -140,7 +140,10 @@ class Deploy:
             saved = audit.save(page)
             written = f"page: {saved}, record: {saved.with_suffix('.csv')}"
             out.print(written, highlight=False, markup=False, soft_wrap=True)
-        if result.parity.different_count or (audit is not None and not audit.passed):
+        if result.failed_agents:
+            failures = ", ".join(f"{number} ({reason})" for number, reason in result.failed_agents.items())
+            err.print(f"agents failed unexpectedly: {failures}", highlight=False, markup=False, soft_wrap=True)
+        if result.parity.verdict == "no" or result.failed_agents or (audit is not None and not audit.passed):
             sys.exit(1)
 
     def _check_audit_page(self) -> Path:

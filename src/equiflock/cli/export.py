@@ -39,8 +39,9 @@ class Export:
 
         import_plugin(self.plugin)
         check_writable(self.out)
-        controller = load(self.controller)
-        own_orbit = getattr(controller, "orbit", None)
-        orbit = (own_orbit if isinstance(own_orbit, Orbit) else Orbit()) if self.orbit else None
-        for path in export(controller, self.out, dimensions=self.dimensions, orbit=orbit):
+        orbit = None
+        if self.orbit:
+            own_orbit = getattr(load(self.controller), "orbit", None)
+            orbit = own_orbit if isinstance(own_orbit, Orbit) else Orbit()
+        for path in export(self.controller, self.out, dimensions=self.dimensions, orbit=orbit):
             out.print(f"written: {path} ({path.stat().st_size:,} bytes)", highlight=False, soft_wrap=True)

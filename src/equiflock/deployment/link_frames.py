@@ -2,7 +2,7 @@
 
 Robot processes import this file, so it has few imports. Robot i has two zenoh keys: `KEY_PREFIX/to/i` for frames to the
 robot and `KEY_PREFIX/from/i` for frames to the host. A frame is a letter, the step as uint32, and its content,
-little-endian:
+little-endian; on the wire a sequence number and a tag follow (see `equiflock.deployment.frame_authentication`):
 
     S  SENSOR      to a robot   measured position and velocity, 2 D x float32
     R  RADIO       to a robot   received messages, each after its link number and length, 2 x uint32
@@ -31,11 +31,21 @@ _LINK_HEADER = struct.Struct("<II")
 
 
 def open_session(role: Literal["listen", "connect"], endpoint: str) -> Any:
-    """Open a zenoh session without discovery of peers: the host listens at the endpoint, robots connect to it."""
+    """Open a zenoh session: the host listens at the endpoint, robots connect to it and listen nowhere.
+
+    There is no discovery of peers, and no shared memory, whose files would outlive a killed process.
+    """
     import zenoh
 
-    scouting = {"multicast": {"enabled": False}, "gossip": {"enabled": False}}
-    config = {"mode": "peer", role: {"endpoints": [endpoint]}, "scouting": scouting}
+    config = {
+        "mode": "peer",
+        # By default zenoh listens on all interfaces.
+        "listen": {"endpoints": []},
+        "connect": {"endpoints": []},
+        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        "transport": {"shared_memory": {"enabled": False}},
+    }
+    config[role] = {"endpoints": [endpoint]}
     return zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
 
 
@@ -94,13 +104,15 @@ class RobotReport:
 
     dropped: dict[str, int]
     """Dropped messages by reason."""
+    rejected: dict[str, int]
+    """Frames that were not authentic and new, by reason."""
     ages: dict[str, int]
     """Used messages by age in steps."""
     seconds: list[float]
     """Computing times of the steps."""
     peak_memory_kib: int
     received_sha256: str
-    """SHA-256 of all received frames, as hexadecimal digits."""
+    """SHA-256 of all accepted frames, without sequence numbers and tags, as hexadecimal digits."""
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""
@@ -112,7 +124,8 @@ def parse_report(content: bytes) -> RobotReport | None:
     try:
         report = RobotReport(**json.loads(content))
         is_valid = (
-            all(_is_count(count) for count in [*report.dropped.values(), *report.ages.values(), report.peak_memory_kib])
+            all(map(_is_count, [*report.dropped.values(), *report.rejected.values(), *report.ages.values()]))
+            and _is_count(report.peak_memory_kib)
             and all(age.isdecimal() for age in report.ages)
             and all(isinstance(each, float) and math.isfinite(each) for each in report.seconds)
             and isinstance(report.received_sha256, str)

@@ -1,7 +1,8 @@
 """The process of one robot. Its only inputs are its own measurements and the messages that it receives.
 
-It reads its settings, a line of JSON, from standard input, and exits when standard input is closed: a robot does not
-outlive its host. It imports no kernels unless the agent kind is "package".
+It reads its settings, a line of JSON with the keys of its link, from standard input, and exits when standard input is
+closed: a robot does not outlive its host. It rejects frames that its host did not sign. It imports no kernels unless
+the agent kind is "package".
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from equiflock.deployment.exported_agents import Agent, build_agent_factory
+from equiflock.deployment.frame_authentication import FrameSigner, FrameVerifier
 from equiflock.deployment.link_frames import (
     COMMAND,
     END,
@@ -98,7 +100,9 @@ class Robot:
         self.seconds: list[float] = []
         """Computing time of each step."""
         self.received_sha256 = hashlib.sha256()
-        """Of all received frames except END."""
+        """Of all accepted frames except END."""
+        self.signer = FrameSigner(bytes.fromhex(settings["key_to_host"]))
+        self.verifier = FrameVerifier(bytes.fromhex(settings["key_to_robot"]))
         self.frame_queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def run(self) -> None:
@@ -106,12 +110,10 @@ class Robot:
         key_prefix = self.settings["key_prefix"]
         with open_session("connect", self.settings["endpoint"]) as session:
             self.publisher = declare_publisher(session, f"{key_prefix}/from/{self.number}")
-            session.declare_subscriber(
-                f"{key_prefix}/to/{self.number}", lambda sample: self.frame_queue.put(sample.payload.to_bytes())
-            )
+            session.declare_subscriber(f"{key_prefix}/to/{self.number}", self.on_sample)
             data = None
             while data is None:
-                self.publisher.put(pack_frame(HELLO))
+                self.send(pack_frame(HELLO))
                 with suppress(queue.Empty):
                     data = self.frame_queue.get(timeout=HELLO_INTERVAL)
             flying = self.handle_frame(data)
@@ -121,6 +123,16 @@ class Robot:
                     self.end()
             # The host closes standard input, which ends this process, when it has the report.
             threading.Event().wait()
+
+    def on_sample(self, sample: Any) -> None:
+        """Put a frame of the host into the queue. zenoh calls this in its own threads."""
+        frame = self.verifier.verify(sample.payload.to_bytes())
+        if frame is not None:
+            self.frame_queue.put(frame)
+
+    def send(self, frame: bytes) -> None:
+        """Sign a frame and send it to the host."""
+        self.publisher.put(self.signer.sign(frame))
 
     def handle_frame(self, data: bytes) -> bool:
         """Process a frame. Return False for END, which is answered with the report, else True.
@@ -140,7 +152,7 @@ class Robot:
             if kind == RADIO_LAST and self.is_step_open:
                 self.end()
         elif kind == END:
-            self.publisher.put(pack_frame(REPORT, max(self.step, 0), self.make_report().to_json()))
+            self.send(pack_frame(REPORT, max(self.step, 0), self.make_report().to_json()))
             return False
         return True
 
@@ -157,7 +169,7 @@ class Robot:
         self.seconds.append(time.perf_counter() - began)
         if 0 <= self.settings["garbage_start_step"] <= step:
             message = corrupt_message(message, step)
-        self.publisher.put(pack_frame(MESSAGE, step, message))
+        self.send(pack_frame(MESSAGE, step, message))
 
     def end(self) -> None:
         """End the step: pass the agent its messages, and send its acceleration."""
@@ -166,12 +178,13 @@ class Robot:
         acceleration = self.agent.end()
         self.is_step_open = False
         self.seconds[-1] += time.perf_counter() - began
-        self.publisher.put(pack_frame(COMMAND, self.step, pack_floats(acceleration)))
+        self.send(pack_frame(COMMAND, self.step, pack_floats(acceleration)))
 
     def make_report(self) -> RobotReport:
         """Return the statistics of the flight."""
         return RobotReport(
             dropped=dict(self.inbox.dropped),
+            rejected=dict(self.verifier.rejected),
             ages={str(age): count for age, count in self.inbox.ages.items()},
             seconds=sorted(self.seconds),
             peak_memory_kib=_read_peak_memory_kib(),

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.imports import require_modules
+from equiflock.deployment.frame_authentication import FrameSigner, FrameVerifier, derive_keys
 from equiflock.deployment.link_frames import (
     END,
     HELLO,
@@ -83,6 +85,11 @@ class RobotProcesses:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._stderr_files: dict[int, Any] = {}
         self._key_prefix = f"equiflock/{secrets.token_hex(4)}"
+        run_key = secrets.token_bytes(32)
+        self._keys = {number: derive_keys(run_key, number) for number in settings}
+        self._signers = {number: FrameSigner(keys.to_robot) for number, keys in self._keys.items()}
+        self._verifiers = {number: FrameVerifier(keys.to_host) for number, keys in self._keys.items()}
+        self._unknown_senders = 0
         self._settings = settings
         self._robots_by_key = {str(number): number for number in settings}
         self._port = port
@@ -113,11 +120,23 @@ class RobotProcesses:
         """Robots that are not in `lost_robots`."""
         return set(self._processes) - set(self.lost_robots)
 
+    def count_rejected_frames(self) -> Counter[str]:
+        """Return the number of frames that host and robots rejected as not authentic or not new, by reason.
+
+        Of the robots those count that sent a valid report.
+        """
+        rejected = Counter({"unknown sender": self._unknown_senders})
+        for verifier in self._verifiers.values():
+            rejected.update(verifier.rejected)
+        for report in self.reports.values():
+            rejected.update(report.rejected)
+        return +rejected
+
     def send(self, frames: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Send frames, given by robot, except to lost and late robots. Return the frames that were sent."""
+        """Sign and send frames, given by robot, except to lost and late robots. Return the frames that were sent."""
         sent = {n: frame for n, frame in frames.items() if n not in self.lost_robots and n not in self.late_robots}
         for number, frame in sent.items():
-            self._publishers[number].put(frame)
+            self._publishers[number].put(self._signers[number].sign(frame))
         return sent
 
     def gather(self, kind: int, step: int, robots: Iterable[int]) -> dict[int, bytes]:
@@ -214,14 +233,22 @@ class RobotProcesses:
         }
 
     def _on_sample(self, sample: Any) -> None:
-        """Put a robot's frame into the inbox. zenoh calls this in its own thread."""
-        # The key identifies the robot, not the sender in a message. Ignore unknown keys.
+        """Put a robot's frame into the inbox; ignore and count frames that are not authentic.
+
+        zenoh calls this in its own threads.
+        """
+        # The zenoh key identifies the robot, not the sender in a message.
         number = self._robots_by_key.get(str(sample.key_expr).rpartition("/")[2])
-        if number is not None:
-            self._inbox.put(ReceivedFrame(number, *unpack_frame(sample.payload.to_bytes())))
+        if number is None:
+            self._unknown_senders += 1
+        elif (frame := self._verifiers[number].verify(sample.payload.to_bytes())) is not None:
+            self._inbox.put(ReceivedFrame(number, *unpack_frame(frame)))
 
     def _start_process(self, number: int, settings: dict[str, Any]) -> None:
-        """Start a robot, and write its settings to its standard input, which stays open, as a line of JSON."""
+        """Start a robot, and write its settings and keys to its standard input, which stays open, as a line of JSON.
+
+        Unlike arguments and environment variables, other users cannot read them there.
+        """
         # By default numerical libraries start a thread per core in every process.
         one_thread = dict.fromkeys((f"{library}_NUM_THREADS" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")), "1")
         stderr = self._stderr_files[number] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _close
@@ -233,7 +260,13 @@ class RobotProcesses:
             env={**os.environ, **one_thread},
         )
         self._processes[number] = process
-        link = {"number": number, "key_prefix": self._key_prefix, "endpoint": self._endpoint}
+        link = {
+            "number": number,
+            "key_prefix": self._key_prefix,
+            "endpoint": self._endpoint,
+            "key_to_robot": self._keys[number].to_robot.hex(),
+            "key_to_host": self._keys[number].to_host.hex(),
+        }
         assert process.stdin is not None
         process.stdin.write(json.dumps({**settings, **link}).encode() + b"\n")
         process.stdin.flush()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,8 +25,18 @@ from equiflock.deployment.exported_agents import AgentKind, compile_header
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, RobotReport
 from equiflock.deployment.package_agent import compile_kernels
 from equiflock.deployment.robot_processes import RobotProcesses
+from equiflock.deployment.scratch_directory import make_scratch_directory
 from equiflock.deployment.swarm_host import MessageDelivery, SwarmHost, list_followers
-from equiflock.deployment.swarm_results import Drift, Exchange, FlightLog, Parity, build_result_table, compute_drift
+from equiflock.deployment.swarm_results import (
+    TOLERATED_SHARE,
+    Drift,
+    Exchange,
+    FlightLog,
+    Parity,
+    build_result_table,
+    compute_drift,
+    find_failed_agents,
+)
 from equiflock.flock import Condition, Flock
 from equiflock.observations.orbit import Orbit
 from equiflock.protocols import Controller
@@ -134,6 +143,8 @@ class DeploymentResult:
     log: FlightLog
     host: SwarmHost
     reports: dict[int, RobotReport]
+    failed_agents: dict[int, str]
+    """What went wrong, by agent that failed although this was not planned."""
 
 
 def deploy(
@@ -155,8 +166,8 @@ def deploy(
     check_local(controller)
     faults = deployment.assign_faults(robots)
     host = SwarmHost(start, controller, **deployment.flight_options)
-    with exit_on_sigterm(), tempfile.TemporaryDirectory(prefix="equiflock-") as folder:
-        settings = build_robot_settings(name, controller, start, deployment, Path(folder))
+    with exit_on_sigterm(), make_scratch_directory() as folder:
+        settings = build_robot_settings(name, controller, start, deployment, folder)
         # Agents of kind "package" may have controllers without a program.
         is_exported = deployment.agent != "package"
         program = read_program(controller, start.shape[2], deployment.orbit) if is_exported else None
@@ -171,7 +182,9 @@ def deploy(
     comparable = parity.stop_reason is None and not faults.garbage
     drift = compute_drift(host, controller, **deployment.flight_options) if comparable else None
     table = build_result_table(host, processes, swarm.log, parity, drift)
-    return DeploymentResult(table, parity, drift, swarm.log, host, processes.reports)
+    is_strict = deployment.rate is None and not deployment.stall
+    failed_agents = find_failed_agents(processes, swarm.log, 0.0 if is_strict else TOLERATED_SHARE)
+    return DeploymentResult(table, parity, drift, swarm.log, host, processes.reports, failed_agents)
 
 
 def build_robot_settings(
@@ -354,8 +367,9 @@ class Swarm:
         """Kill the processes of agents that have stopped in the simulator; at `faults.step`, stall `faults.stall`."""
         step = self.host.moment.step
         for number in self.host.failed_robots:
-            if number not in self.processes.lost_robots:
+            if number not in self.log.lost_robots:
                 self.processes.kill(number)
+                self.log.killed_robots.add(number)
                 self.log.lost_robots[number] = step, self.processes.lost_robots[number]
         if step == self.faults.step:
             for number in self.faults.stall:

@@ -9,9 +9,7 @@ nothing else that differed, neither on the network nor on disk.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -22,6 +20,7 @@ from equiflock.controllers.registry import parse_controller_name
 from equiflock.deployment.audit import OWN_MEASUREMENT, Audit, ChangeEffect, ReceivedItem
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, unpack_floats, unpack_frame, unpack_messages
 from equiflock.deployment.robot_processes import RobotProcesses
+from equiflock.deployment.scratch_directory import make_scratch_directory
 from equiflock.deployment.swarm import Deployment, DeploymentResult, build_robot_settings, exit_on_sigterm
 from equiflock.deployment.swarm_host import SwarmHost
 from equiflock.deployment.swarm_results import Exchange
@@ -68,12 +67,12 @@ def _replay_half(
     environment = replace(deployment.environment, failures=NO_FAILURES)
     plain = replace(deployment, environment=environment, stall=0, garbage=0, answer_timeout=None)
     host = SwarmHost(changed_start, load(replacement), **plain.flight_options)
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as replacement_folder:
-        settings = build_robot_settings(replacement, load(replacement), changed_start, plain, Path(replacement_folder))
-        original = build_robot_settings(name, load(name), start, deployment, Path(folder))
+    with exit_on_sigterm(), make_scratch_directory() as folder, make_scratch_directory() as replacement_folder:
+        settings = build_robot_settings(replacement, load(replacement), changed_start, plain, replacement_folder)
+        original = build_robot_settings(name, load(name), start, deployment, folder)
         settings |= {number: original[number] for number in half}
         different, largest = dict.fromkeys(half, 0), dict.fromkeys(half, 0.0)
-        with exit_on_sigterm(), RobotProcesses(settings, plain.port, plain.effective_timeout) as processes:
+        with RobotProcesses(settings, plain.port, plain.effective_timeout) as processes:
             for step in range(steps):
                 # A robot without a frame at a step of the first flight, because it was late or lost, gets none now.
                 exchanges = {n: recorded[step] for n, recorded in record.items() if step in recorded}

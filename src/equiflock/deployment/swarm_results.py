@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -24,6 +24,12 @@ Both sides use float32, in which the largest terms limit the precision of a sum:
 150, robots and simulator each differ by about 1e-5 from exact arithmetic, in any order of summation. The scale is
 `Program.compute_magnitude`, the sum of the terms' absolute values; for agents of kind "package" it is the flock's
 largest acceleration."""
+
+
+TOLERATED_SHARE = 0.1
+"""Share of steps that an agent may miss before it counts as failed, in real time or with stalled agents.
+
+There deadlines are so short that a busy machine misses some. In plain lockstep an agent may miss none."""
 
 
 class Exchange(NamedTuple):
@@ -47,6 +53,8 @@ class FlightLog:
     """Number of steps that the host began late in real time; robots still get their whole period."""
     lost_robots: dict[int, tuple[int, str]] = field(default_factory=dict)
     """Step and reason, by robot whose process ended in flight."""
+    killed_robots: set[int] = field(default_factory=set)
+    """Robots that were killed on purpose, as failures of the environment."""
     stalled_robots: dict[int, str] = field(default_factory=dict)
     """First step and duration of the stall, by stalled robot."""
     record: dict[int, dict[int, Exchange]] = field(default_factory=dict)
@@ -86,20 +94,26 @@ class Parity:
         self.largest_relative_difference = max(self.largest_relative_difference, float(relative.max(initial=0.0)))
 
     @property
+    def verdict(self) -> Literal["yes", "no", "incomplete"]:
+        """Whether all accelerations are within the tolerance; "incomplete" if some were not compared."""
+        if self.different_count:
+            return "no"
+        return "yes" if self.compared_count and self.stop_reason is None else "incomplete"
+
+    @property
     def is_within_tolerance(self) -> bool:
-        """Whether accelerations were compared and all are within the tolerance."""
-        return self.compared_count > 0 and self.different_count == 0
+        """Whether all accelerations were compared and are within the tolerance."""
+        return self.verdict == "yes"
 
     @property
     def summary(self) -> str:
         """Value of the row `parity` of the result table."""
         if self.compared_count == 0:
             return f"not compared {self.stop_reason or ''}".strip()
-        verdict = "yes" if self.is_within_tolerance else "no"
         equal_count = self.compared_count - self.different_count
         scale = "the flock's largest acceleration" if self._program is None else "the terms that they are sums of"
         return (
-            f"{verdict}: {equal_count:,} of {self.compared_count:,} accelerations within {TOLERANCE:g} of the "
+            f"{self.verdict}: {equal_count:,} of {self.compared_count:,} accelerations within {TOLERANCE:g} of the "
             f"simulator's, relative to {scale}, or to 1; largest difference {self.largest_relative_difference:.2g}, "
             f"{self.largest_difference:.2g} absolute"
         ) + (f"; not compared {self.stop_reason}" if self.stop_reason else "")
@@ -130,6 +144,24 @@ def compute_drift(host: SwarmHost, controller: Controller, **flight_options: Any
     return Drift(distances[step], step, distances[-1])
 
 
+def find_failed_agents(processes: RobotProcesses, log: FlightLog, tolerated_share: float) -> dict[int, str]:
+    """Return what went wrong, by agent that failed although this was not planned.
+
+    An agent fails if its process ends, if it misses more than `tolerated_share` of the steps, or if its report is
+    missing or invalid. Planned are the losses of killed agents and the missed steps of stalled ones.
+    """
+    failed = {number: f"lost at step {step}, {reason}" for number, (step, reason) in log.lost_robots.items()}
+    for number, reason in processes.lost_robots.items():
+        failed.setdefault(number, f"lost at the end, {reason}")
+    for number, count in log.missed_steps.items():
+        if number not in log.stalled_robots and count > tolerated_share * len(log.seconds):
+            failed.setdefault(number, f"missed {count:,} of {len(log.seconds):,} steps")
+    for number in processes.active_robots - set(processes.reports):
+        problem = "invalid" if number in processes.unparsed_reports else "no"
+        failed.setdefault(number, f"{problem} report at the end")
+    return {number: failed[number] for number in sorted(set(failed) - log.killed_robots)}
+
+
 def build_result_table(
     host: SwarmHost, processes: RobotProcesses, log: FlightLog, parity: Parity, drift: Drift | None
 ) -> list[list[str]]:
@@ -147,6 +179,8 @@ def build_result_table(
     mean_age = sum(age * count for age, count in ages.items()) / max(ages.total(), 1)
     missed = _join(f"agent {n}: {count}" for n, count in sorted(log.missed_steps.items()))
     reasons = _join(f"{reason}: {count:,}" for reason, count in sorted(dropped.items()))
+    rejected = processes.count_rejected_frames()
+    rejections = _join(f"{reason}: {count:,}" for reason, count in sorted(rejected.items()))
     unparsed = sorted(processes.unparsed_reports)
     return [
         ["parity", parity.summary],
@@ -163,6 +197,7 @@ def build_result_table(
         ["steps begun late by the host", str(log.late_steps or "none")],
         ["lost agents", _join(f"{n} (step {s}, {reason})" for n, (s, reason) in sorted(log.lost_robots.items()))],
         ["dropped messages", f"{dropped.total():,} ({reasons})" if dropped.total() else "none"],
+        ["rejected frames", f"{rejected.total():,} ({rejections})" if rejected else "none"],
         ["invalid reports", f"{len(unparsed)} (agents {_join(map(str, unparsed))})" if unparsed else "none"],
     ]
 

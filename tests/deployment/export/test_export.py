@@ -154,6 +154,39 @@ def test_the_command_writes_the_files_and_names_them(tmp_path: Path, capsys: pyt
     assert "The controller's unit of length is 5 of the robots' units" in (tmp_path / "a.h").read_text()
 
 
+@pytest.mark.parametrize("ending", [".h", ".py", ".onnx"])
+def test_the_files_name_the_controller_as_it_was_given(ending: str, tmp_path: Path) -> None:
+    spec = "etdagnn-robust:comm_radius=3:time_scale=2"
+    main(["export", spec, "--out", str(tmp_path / f"a{ending}")])
+    assert f"The controller `{spec}` of one agent" in (tmp_path / "a.README.md").read_text()
+    if ending != ".onnx":
+        assert f"{spec}: 2 dimensions" in (tmp_path / f"a{ending}").read_text()
+
+
+def test_the_name_of_a_weights_file_cannot_end_a_comment_or_a_string(tmp_path: Path) -> None:
+    folder = tmp_path / "*" / '"""; raise SystemExit #'
+    folder.mkdir(parents=True)
+    ef.save(ef.load_module("etdagnn"), folder / "a.safetensors")
+    compiled(folder / "a.safetensors", tmp_path)
+    ef.export(folder / "a.safetensors", tmp_path / "a.py")
+    import_agent_class(tmp_path / "a.py")(0)
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "of another export"])
+def test_an_agent_with_wrong_weights_says_what_to_do(damage: str, tmp_path: Path) -> None:
+    ef.export("etdagnn", tmp_path / "a.npz")
+    ef.export("etdagnn:seed=1", tmp_path / "b.npz")
+    weights = tmp_path / "a.npz"
+    if damage == "missing":
+        weights.unlink()
+    else:
+        weights.write_bytes(weights.read_bytes()[:500] if damage == "truncated" else (tmp_path / "b.npz").read_bytes())
+    with pytest.raises(
+        RuntimeError, match=r"a\.npz is missing, damaged or of another export: export the controller again$"
+    ):
+        import_agent_class(tmp_path / "a.py")(0)
+
+
 @pytest.mark.parametrize("arguments", [["tanner", "--out", "a.h"], ["etdagnn", "--out", "a.txt"]])
 def test_the_command_fails_in_one_line(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import atomic_write
 from equiflock.controllers.loading import load
 from equiflock.deployment.export.c_header import format_c_header
-from equiflock.deployment.export.numpy_agent import format_numpy_agent
+from equiflock.deployment.export.numpy_agent import format_numpy_agent, pack_weights
 from equiflock.deployment.export.onnx import write_onnx
 from equiflock.deployment.export.program import (
     Program,
@@ -44,7 +43,8 @@ def export(
             observations. It keeps the units it was loaded with, such as
             `load("etdagnn", comm_radius=5.0, time_scale=15.0)`.
         path: .h writes a C99 header, .onnx a graph of the controller only, .npz or .py a Python file that needs NumPy,
-            with its weights. Each comes with a .README.md of the same name. Existing files are replaced.
+            with its weights. Each comes with a .README.md of the same name, which names the controller as given here.
+            Existing files are replaced.
         dimensions: D, 2 or 3, for a controller that is not built for one; 2 if None.
         orbit: orbit technique (obstacle avoidance); the controller's own if None.
     """
@@ -57,18 +57,19 @@ def export(
     check_local(loaded)
     D = resolve_dimensions(loaded, dimensions)
     orbit = resolve_orbit(loaded, orbit, D)
+    given_name = os.fspath(controller) if isinstance(controller, (str, os.PathLike)) else get_controller_name(loaded)
     suffix = ".py" if path.suffix == ".npz" else path.suffix
     if suffix == ".onnx":
         write_onnx(loaded, path, D)
-        program, written = _read_outline(loaded, D, orbit), [path]
+        program, written = replace(_read_outline(loaded, D, orbit), name=given_name), [path]
     else:
-        program = read_program(loaded, D, orbit)
+        program = replace(read_program(loaded, D, orbit), name=given_name)
         text = format_c_header(program, path.stem) if suffix == ".h" else format_numpy_agent(program, path.stem)
         written = [_write_text(path.with_suffix(suffix), text)]
     if suffix == ".py":
         written.append(path.with_suffix(".npz"))
-        with atomic_write(written[-1]) as scratch, scratch.open("wb") as file:
-            np.savez(file, **program.weights)  # type: ignore[arg-type]
+        with atomic_write(written[-1]) as scratch:
+            scratch.write_bytes(pack_weights(program))
     return *written, _write_text(path.with_suffix(".README.md"), format_readme(program, path.stem, suffix))
 
 

@@ -84,7 +84,8 @@ def make_common_words(program: Program, stem: str) -> dict[str, Any]:
     return {
         "file": stem,
         "name": make_identifier(stem),
-        "controller": program.name,
+        # A name may be a path: replace what could end a comment or a string.
+        "controller": re.sub(r"[^\w.,:;=+() /-]", "_", program.name, flags=re.ASCII),
         "version": __version__,
         "D": program.dimensions,
         "K": senses.hops,
