@@ -5,7 +5,7 @@ READY := .venv/.ready
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo view browser emulator robot test test-fast check lint types bench peers weights starling atlas clean
+.PHONY: help demo view browser emulator robot test test-fast sanitize check lint types bench peers weights starling atlas clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,13 @@ test: $(READY) browser emulator  ## run the tests (about seven minutes on 2 core
 
 test-fast: $(READY)  ## run the tests that are fast: no processes, no browser
 	$(PYTEST) -m 'not slow'
+
+# The tests of exported code run in `make test`, too. Bounds change compiled kernels, so these are compiled again.
+KERNEL_TESTS := $(addprefix tests/,graph observations bodies scenarios simulation controllers/classical \
+	controllers/networks learning/test_fused_mixture.py learning/test_learner.py)
+sanitize: $(READY)  ## kernels with checked bounds, exported C code under sanitizers (about ten minutes on 2 cores)
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(KERNEL_TESTS)
+	$(BIN)/python -m pytest tests/deployment/export/test_sanitized.py
 
 lint: $(READY)  ## ruff: style and format
 	$(BIN)/ruff check .

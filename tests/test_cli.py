@@ -183,9 +183,21 @@ def test_train_takes_a_network_of_a_plugin(
         (("simulate", "--time-step", "0"), "time_step must be a finite number above 0; got 0.0"),
         (("simulate", "--comm-radius", "-1"), "comm_radius must be a finite number above 0"),
         (("simulate", "--agents", "0"), "agents must be a whole number of at least 1"),
-        (("simulate", "--duration", "-2"), "duration must be a finite number of at least 0"),
-        (("simulate", "--duration", "nan"), "duration must be a finite number of at least 0"),
+        (("simulate", "--duration", "-2"), "duration must be a finite number above 0"),
+        (("simulate", "--duration", "nan"), "duration must be a finite number above 0"),
         (("simulate", "--duration", "1e300"), "duration / time_step must be at most"),
+        (("simulate", "--duration", "0.001"), "duration must be at least one time step (0.01 s); got 0.001"),
+        (("simulate", "--time-step", "5"), "duration must be at least one time step (5 s); got 2"),
+        (("animate", "--time-step", "5"), "duration must be at least one time step (5 s); got 2"),
+        (("deploy", "--duration", "0.009"), "duration must be at least one time step (0.01 s); got 0.009"),
+        (("view", "--comm-radius", "1e160"), "comm_radius"),
+        (("evaluate", "tanner", "--flocks", "1", "--time-step", "5"), "duration must be at least one time step (5 s)"),
+        (("sweep", "--controller", "tanner", "--time-step", "5"), "duration must be at least one time step (5 s)"),
+        (("train", "--duration", "0.001"), "duration must be at least one time step (0.01 s); got 0.001"),
+        (("tune", "etdagnn", "--tasks", "flocking:duration=0.001"), "duration must be at least one time step (0.01 s)"),
+        (("simulate", "--comm-radius", "1e160", "--disk-radius", "1"), "comm_radius must be from 1e-12 to 1e+12; got"),
+        (("simulate", "--comm-radius", "1e-200"), "comm_radius must be from 1e-12 to 1e+12; got 1e-200"),
+        (("simulate", "--scenario", "goal", "--distance", "1e186"), "goal must have entries of at most 1e+20"),
         (("simulate", "--keep-every", "0"), "keep_every must be a whole number of at least 1"),
         (("simulate", "--agents", "1000000000"), "flocks x agents must be at most"),
         (("simulate", "--save", "/dev/null/run.zarr"), "/dev/null/run.zarr cannot be written"),
@@ -199,8 +211,8 @@ def test_train_takes_a_network_of_a_plugin(
         (("simulate", "--scenario", "leaders", "--leaders", "100"), "leaders must be fewer than agents = 100; got 100"),
         (("bench", "--repeats", "0"), "repeats must be a whole number of at least 1"),
         (("animate", "nowhere.zarr"), "there is no such file or folder"),
-        (("animate", "--agents", "5", "--duration", "0", "--out", "film.avi"), "must end in .mp4 or .gif"),
-        (("animate", "--agents", "5", "--duration", "0", "--flock", "1"), "flock must be from 0 to 0; got 1"),
+        (("animate", "--agents", "5", "--duration", "0.01", "--out", "film.avi"), "must end in .mp4 or .gif"),
+        (("animate", "--agents", "5", "--duration", "0.01", "--flock", "1"), "flock must be from 0 to 0; got 1"),
         (("view", "nowhere.zarr"), "there is no such file or folder"),
         (("view", "nowhere.csv"), "nowhere.csv: there is no such file"),
         (("view", "--agents", "20000"), "agents: Input should be less than or equal to 10000; got 20000"),
@@ -244,7 +256,7 @@ def test_directories_are_not_overwritten(
     folder.mkdir()
     (folder / "report.html").write_text("somebody's")
     (folder / "thesis.txt").write_text("years of work")
-    small = "--agents", "5", "--duration", "0", "--dots-per-inch", "20"
+    small = "--agents", "5", "--duration", "0.01", "--dots-per-inch", "20"
     assert "is a folder" in failure(capsys, "animate", *small, "--out", str(folder))
     quick = "--agents", "100", "--repeats", "1", "--no-training"
     assert "is a folder" in failure(capsys, "bench", *quick, "--json", str(folder))
@@ -278,6 +290,18 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"equiflock {ef.__version__}\n"
 
 
+@pytest.mark.parametrize("command", [("simulate",), ("animate", "--dots-per-inch", "20", "--out", "film.gif")])
+def test_a_duration_between_two_steps_is_announced(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(*command, "--agents", "10", "--time-step", "0.03", "--duration", "0.1")
+    printed = capsys.readouterr()
+    assert printed.err == "flying 3 steps of 0.03 s: 0.09 s, not 0.1 s\n"
+    if command == ("simulate",):
+        assert "under tanner for 0.09 s" in printed.out
+
+
 def test_a_full_disk_is_a_one_line_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -285,7 +309,7 @@ def test_a_full_disk_is_a_one_line_error(
         raise OSError(errno.ENOSPC, "No space left on device", "run.zarr")
 
     monkeypatch.setattr(ef.Trajectory, "save", full)
-    printed = failure(capsys, "simulate", "--agents", "10", "--duration", "0", "--save", str(tmp_path / "run.zarr"))
+    printed = failure(capsys, "simulate", "--agents", "10", "--duration", "0.01", "--save", str(tmp_path / "run.zarr"))
     assert printed == "equiflock: run.zarr: the disk is full\n"
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
-from equiflock.flock import Condition, Flock, Role
+from equiflock.evaluation.sweep import SweepJob
+from equiflock.flock import LARGEST_SCALE, MAX_MAGNITUDE, Condition, Flock, Role
 
 ZEROS = np.zeros((1, 2, 2))
 
@@ -61,8 +63,17 @@ def test_flocks_of_a_batch_are_picked_like_a_list() -> None:
             None,
             r"velocities must have the shape of positions, \(1, 2, 2\); got \(1, 3, 2\)",
         ),
-        (ZEROS * np.nan, ZEROS, None, "positions must be finite; agent 0 of flock 0"),
+        (ZEROS * np.nan, ZEROS, None, "positions must be finite and at most 1e[+]20; agent 0 of flock 0"),
         (ZEROS, ZEROS + np.inf, None, "velocities must be finite"),
+        (ZEROS + 1e21, ZEROS, None, "positions must be .* at most 1e[+]20; agent 0 of flock 0 has"),
+        (ZEROS, ZEROS - 1e21, None, "velocities must be .* at most 1e[+]20; agent 0 of flock 0 has"),
+        (ZEROS.astype(str), ZEROS, None, "positions must be numbers .*; got <U32 of shape"),
+        (ZEROS.astype(str).astype(object), ZEROS, None, "positions must be numbers .*; got object"),
+        (ZEROS, ZEROS.astype("S3"), None, "velocities must be numbers .*; got [|]S3"),
+        (np.ma.masked_equal(ZEROS, 0.0), ZEROS, None, "positions must not have masked entries: replace them"),
+        (ZEROS, [np.ma.masked_equal(ZEROS[0], 0.0)], None, "velocities must not have masked entries"),
+        (ZEROS, ZEROS, np.ma.masked_equal([[0, 1]], 1), "roles must not have masked entries"),
+        (torch.zeros((1, 2, 2), requires_grad=True), ZEROS, None, "positions must be numbers .*detach"),
         ([[["a", "b"]]], ZEROS, None, "positions must be numbers"),
         (ZEROS, ZEROS, [[0, 7]], r"roles must be 0 \(follower\), 1 \(leader\), 2 \(obstacle\); got \[7\]"),
         (ZEROS, ZEROS, [0, 0], r"roles must have shape \(B, N\)"),
@@ -70,13 +81,45 @@ def test_flocks_of_a_batch_are_picked_like_a_list() -> None:
         (ZEROS, ZEROS + 1.0, [[0, 2]], "obstacle agents must have zero velocity"),
         (ZEROS, ZEROS, [[2, 2]], "every flock must have a leader or follower"),
         (ZEROS, ZEROS, [[0], [0, 1]], r"roles must have shape \(B, N\)"),
-        (ZEROS + 1j, ZEROS, None, "positions must be numbers of shape .*: got complex numbers"),
+        (ZEROS + 1j, ZEROS, None, "positions must be numbers of shape .*; got complex128"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_clear_line(positions: Any, velocities: Any, roles: Any, text: str) -> None:
     with pytest.raises(InputError, match=text) as caught:
         Flock(positions, velocities, roles)
     assert "\n" not in str(caught.value)
+
+
+def test_a_masked_array_without_masked_entries_is_an_array() -> None:
+    assert (Flock(np.ma.masked_equal(ZEROS, 1.0), ZEROS).positions == ZEROS).all()
+
+
+def test_the_bounds_of_a_flock_are_accepted() -> None:
+    for comm_radius in (1.0 / LARGEST_SCALE, LARGEST_SCALE):
+        assert Flock(ZEROS + MAX_MAGNITUDE, ZEROS - MAX_MAGNITUDE, comm_radius=comm_radius).comm_radius == comm_radius
+
+
+@pytest.mark.parametrize("comm_radius", [1e-200, 9e-13, 1.1e12, 1.4e154, 1e308])
+def test_a_radius_whose_square_leaves_float64_in_some_unit_is_refused_everywhere(comm_radius: float) -> None:
+    flock, tanner = Flock(ZEROS, ZEROS), ef.load("tanner")
+    for use in (
+        lambda: Flock(ZEROS, ZEROS, comm_radius=comm_radius),
+        lambda: ef.flight(flock, tanner, comm_radius=comm_radius),
+        lambda: ef.simulate(flock, tanner, comm_radius=comm_radius),
+        lambda: ef.RandomDisk(comm_radius=comm_radius),
+        lambda: ef.random_disk(comm_radius=comm_radius, disk_radius=1.0),
+        lambda: ef.observe(flock, ef.paper_senses(), comm_radius=comm_radius),
+        lambda: ef.radius_graph(flock, comm_radius),
+        lambda: ef.components(flock, comm_radius),
+        lambda: ef.UntilDisconnected(comm_radius),
+        lambda: ef.UntilPassed(comm_radius),
+        lambda: ef.DAgger(comm_radius=comm_radius),
+        lambda: ef.FastForward(comm_radius=comm_radius),
+        lambda: ef.load("tanner", comm_radius=comm_radius),
+        lambda: SweepJob("tanner", 0, agents=10, comm_radius=comm_radius, hops=None),
+    ):
+        with pytest.raises(InputError, match=r"comm_radius must be from 1e-12 to 1e\+12; got"):
+            use()
 
 
 def test_arrays_are_contiguous_however_they_came_as_kernels_are_compiled_for_those() -> None:

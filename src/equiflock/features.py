@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from equiflock._runtime.checks import InputError, check_choice, check_count, is_finite, shorten_repr
 from equiflock._runtime.registry import Registry
 from equiflock._runtime.specs import Spec, parse_spec
-from equiflock.flock import Flock
+from equiflock.flock import Flock, check_scale
 
 Aggregation: TypeAlias = Literal["sum", "mean"]
 Topology: TypeAlias = Literal["dynamic", "fixed"]
@@ -150,9 +150,6 @@ def _position(square: float) -> float:
     return 1.0
 
 
-LARGEST_SCALE = 1e12
-"""Upper bound of length_scale and time_scale, so that no product of scales overflows."""
-
 # In the channel order of the paper's networks.
 PAPER_FEATURES = ("velocity", "inverse-fourth", "inverse-square")
 
@@ -231,13 +228,6 @@ class Senses:
     def starts_with_paper_channels(self) -> bool:
         """Whether the first three channels are the paper's, with one aggregation."""
         return self.channels[: len(PAPER_FEATURES)] == paper_channels(self.channels[0][1])
-
-
-def check_scale(name: str, value: float) -> float:
-    """Return `value` as a float; raise InputError if it is not from 1 / LARGEST_SCALE to LARGEST_SCALE."""
-    if not is_finite(value) or not 1.0 / LARGEST_SCALE <= value <= LARGEST_SCALE:
-        raise InputError(f"{name} must be from {1 / LARGEST_SCALE:g} to {LARGEST_SCALE:g}; got {shorten_repr(value)}")
-    return float(value)
 
 
 def paper_channels(aggregation: Aggregation) -> tuple[Channel, ...]:

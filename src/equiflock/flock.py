@@ -18,7 +18,14 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int8, Int32
 from numpy.typing import NDArray
 
-from equiflock._runtime.checks import InputError, check_positive, shorten_repr
+from equiflock._runtime.checks import InputError, check_positive, is_finite, shorten_repr
+
+MAX_MAGNITUDE = 1e20
+"""Largest entry of a position or velocity: squared distances fit into float64, and observations, which are sums of sums
+over neighbours, into float32."""
+LARGEST_SCALE = 1e12
+"""Upper bound of R and of the units of controllers, and the inverse of their lower bound. R^2 in any unit is then from
+1e-48 to 1e48: it neither overflows, which would make agents at infinity neighbours, nor underflows."""
 
 Vectors: TypeAlias = Float64[np.ndarray, "B N D"]
 """One vector per agent: positions, velocities or accelerations."""
@@ -93,9 +100,9 @@ class Flock:
     """
 
     positions: Vectors
-    """(B, N, D) float64, finite."""
+    """(B, N, D) float64, each entry at most MAX_MAGNITUDE."""
     velocities: Vectors
-    """(B, N, D) float64, finite; zero for obstacle agents."""
+    """(B, N, D) float64, each entry at most MAX_MAGNITUDE; zero for obstacle agents."""
     roles: Roles = None  # type: ignore[assignment]
     """(B, N); all followers by default. Obstacle agents require D = 2 and at least one other agent."""
     obstacles: ObstacleIds = None  # type: ignore[assignment]
@@ -105,7 +112,7 @@ class Flock:
     conditions: Conditions = None  # type: ignore[assignment]
     """(B, N); all working by default. Obstacle agents are always working; stopped agents have zero velocity."""
     comm_radius: float = field(default=1.0, kw_only=True)
-    """Communication radius R, used by flights, endings and metrics."""
+    """Communication radius R, used by flights, endings and metrics; from 1 / LARGEST_SCALE to LARGEST_SCALE."""
 
     def __post_init__(self) -> None:
         positions = _check_vectors("positions", self.positions)
@@ -129,7 +136,7 @@ class Flock:
             raise InputError("stopped agents must have zero velocity")
         obstacles, groups = _check_obstacles(self.obstacles, is_obstacle), _check_groups(self.groups, is_obstacle)
         arrays = positions, velocities, roles, obstacles, groups, conditions
-        self._set_fields(arrays, check_positive("comm_radius", self.comm_radius))
+        self._set_fields(arrays, check_comm_radius(self.comm_radius))
 
     def _set_fields(self, arrays: tuple[NDArray[Any], ...], comm_radius: float) -> None:
         """Set the fields of the frozen dataclass; arrays are read-only views."""
@@ -154,7 +161,7 @@ class Flock:
 
         Positions and R are divided by `length`, velocities multiplied by time / length.
         """
-        # The aggregation refuses values that overflow here.
+        # The aggregation refuses values that overflow here, in a flight that diverges.
         with np.errstate(over="ignore"):
             positions, velocities = self.positions / length, self.velocities * (time / length)
         return Flock.view(positions, velocities, *self.arrays[2:], comm_radius=self.comm_radius / length)
@@ -218,27 +225,55 @@ def check_flock(flock: object) -> Flock:
     return flock
 
 
+def check_comm_radius(comm_radius: float) -> float:
+    """Return R as a float; raise InputError if it is not from 1 / LARGEST_SCALE to LARGEST_SCALE."""
+    return check_scale("comm_radius", check_positive("comm_radius", comm_radius))
+
+
+def check_scale(name: str, value: float) -> float:
+    """Return `value` as a float; raise InputError if it is not from 1 / LARGEST_SCALE to LARGEST_SCALE."""
+    if not is_finite(value) or not 1.0 / LARGEST_SCALE <= value <= LARGEST_SCALE:
+        raise InputError(f"{name} must be from {1 / LARGEST_SCALE:g} to {LARGEST_SCALE:g}; got {shorten_repr(value)}")
+    return float(value)
+
+
 def _check_vectors(name: str, given: Any) -> Vectors:
-    """Return a float64 copy of `given`; raise InputError if it is not finite or not of shape (B, N, D), D = 2 or 3."""
+    """Return a float64 copy of `given`; raise InputError if it is not of shape (B, N, D), D = 2 or 3.
+
+    Also raise it if `given` is not real numbers, has masked entries, or an entry exceeds MAX_MAGNITUDE.
+    """
+    expected = f"{name} must be numbers of shape (B, N, D)"
+    _check_unmasked(name, given)
     try:
-        # NumPy would drop the imaginary part with a mere warning.
-        if np.iscomplexobj(given):
-            raise TypeError("got complex numbers")
-        array = np.array(given, dtype=np.float64, order="C")
-    except (OverflowError, TypeError, ValueError) as error:
-        raise InputError(f"{name} must be numbers of shape (B, N, D): {error}") from None
+        array = np.asarray(given)
+    except (RuntimeError, TypeError, ValueError) as error:  # torch raises RuntimeError for tensors that require grad
+        raise InputError(f"{expected}: {str(error).splitlines()[0]}") from None
+    # NumPy would convert text, and drop the imaginary part with a mere warning.
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{expected}; got {array.dtype} of shape {array.shape}")
+    array = np.array(array, dtype=np.float64, order="C")
     if array.ndim != 3:
         hint = f"; for one flock pass {name}[None]" if array.ndim == 2 else ""
         raise InputError(f"{name} must have shape (B, N, D); got {array.shape}{hint}")
     B, N, D = array.shape
     if B < 1 or N < 1 or D not in (2, 3):
         raise InputError(f"{name} must have shape (B >= 1, N >= 1, D = 2 or 3); got {array.shape}")
-    # Name the first agent with a non-finite vector.
-    finite = np.isfinite(array)
-    if not finite.all():
-        flock, agent, _ = np.argwhere(~finite)[0]
-        raise InputError(f"{name} must be finite; agent {agent} of flock {flock} has {array[flock, agent]}")
+    # Name the first agent with a vector that is not finite or too large.
+    fits = np.abs(array) <= MAX_MAGNITUDE
+    if not fits.all():
+        flock, agent, _ = np.argwhere(~fits)[0]
+        raise InputError(
+            f"{name} must be finite and at most {MAX_MAGNITUDE:g}; agent {agent} of flock {flock} has "
+            f"{array[flock, agent]}"
+        )
     return array
+
+
+def _check_unmasked(name: str, given: Any) -> None:
+    """Raise InputError if a masked array, or a list of arrays, has masked entries: NumPy would drop the mask."""
+    rows = given if isinstance(given, (list, tuple)) else (given,)
+    if any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in rows):
+        raise InputError(f"{name} must not have masked entries: replace them, for example by {name}.filled(0)")
 
 
 def _check_codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[int, ...]) -> Int8[np.ndarray, "B N"]:
@@ -255,6 +290,7 @@ def _check_codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[i
 def _check_shape(name: str, given: Any, shape: tuple[int, ...], kinds: str = "") -> NDArray[Any]:
     """Return a copy of `given` as an array; raise InputError if it is not of this shape, or its dtype not of a kind."""
     expected = f"{name} must {'be integers of' if kinds else 'have'} shape (B, N) = {shape}"
+    _check_unmasked(name, given)
     try:
         array = np.array(given)
     except ValueError as error:

@@ -134,7 +134,7 @@ def test_a_directory_with_the_name_of_the_training_is_kept_if_it_is_none(tmp_pat
 
 def test_a_directory_with_other_files_is_kept(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    found = demonstrate(RandomDisk(flocks=1, agents=30), TINY, duration=0.0)
+    found = demonstrate(RandomDisk(flocks=1, agents=30), TINY, duration=0.01)
     with pytest.raises(InputError, match="contains other files"):
         write_demo(found, tmp_path)
     assert (tmp_path / "thesis.txt").exists()

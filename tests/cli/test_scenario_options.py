@@ -45,7 +45,7 @@ def test_options_of_a_scenario_are_options_of_the_command_or_follow_its_name(
         "both": ("--scenario", "obstacles:orbit=none", "--sides", "6"),
     }
     for name, words in ways.items():
-        run("simulate", *words, "--agents", "20", "--duration", "0", "--save", str(tmp_path / f"{name}.zarr"))
+        run("simulate", *words, "--agents", "20", "--duration", "0.01", "--save", str(tmp_path / f"{name}.zarr"))
         saved = ef.Trajectory.load(tmp_path / f"{name}.zarr")
         assert (saved.config["start"]["sides"], saved.config["orbit"]) == (6, None), name
     with pytest.raises(SystemExit):

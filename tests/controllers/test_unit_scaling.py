@@ -211,7 +211,7 @@ def test_senses_with_wrong_units_raise() -> None:
     with pytest.raises(InputError, match="needs the channels, hops and units of"):
         ef.flight(start, controller, senses=ef.paper_senses("mean", 3, "fixed"))
     with pytest.raises(InputError, match="within 2e\\+09 radii of the origin"):
-        next(ef.flight(Flock([[[1e300, 0.0]]], [[[0.0, 0.0]]]), ef.load("tanner", comm_radius=1e-9)))
+        next(ef.flight(Flock([[[1e20, 0.0]]], [[[0.0, 0.0]]]), ef.load("tanner", comm_radius=1e-9)))
 
 
 def test_scaled_controller_cannot_be_trained_or_saved(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from equiflock.simulation import metrics
 
 def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:
     table = SweepJob("etdagnn", 1, agents=40, comm_radius=1.2, hops=None, flocks=3, duration=0.5).run()
-    start = ef.random_disk(3, 40, split="test", comm_radius=1.2)
+    start = ef.random_disk(3, 40, split="test", comm_radius=1.2, disk_radius=40**0.25)
     run = ef.simulate(start, ef.load("etdagnn", seed=1), duration=0.5, comm_radius=1.2)
     assert np.allclose(table.ivv, metrics.ivv(run))
     assert np.allclose(table.iman, metrics.iman(run))

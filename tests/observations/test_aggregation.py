@@ -230,8 +230,10 @@ def test_invalid_options_are_rejected(options: dict[str, Any], text: str) -> Non
 
 
 def test_out_of_range_state_is_rejected_and_never_becomes_nan() -> None:
-    far = Flock(np.full((1, 2, 2), 1e30), np.zeros((1, 2, 2)))
-    fast = Flock(np.zeros((1, 2, 2)), np.full((1, 2, 2), 1e300))
+    far = Flock(np.full((1, 2, 2), 1e20), np.zeros((1, 2, 2)))
+    # As in a flight that diverges: a new flock would not be accepted.
+    still = np.zeros((1, 2, 2))
+    fast = Flock.view(still, still + 1e300, *Flock(still, still).arrays[2:], comm_radius=1.0)
     for flock in (far, fast):
         for topology in ("dynamic", "fixed"):
             with pytest.raises(InputError, match="off the scale"):

@@ -158,7 +158,7 @@ def test_replace_keeps_histories_and_new_leaders_relay_nothing() -> None:
 
 
 def test_out_of_range_state_is_rejected() -> None:
-    far = Flock(np.full((1, 2, 2), 1e30), np.zeros((1, 2, 2)))
+    far = Flock(np.full((1, 2, 2), 1e20), np.zeros((1, 2, 2)))
     with pytest.raises(NumericRangeError, match="off the scale"):
         observe(far, paper_senses("sum", 2, hop_mean="sender"))
 

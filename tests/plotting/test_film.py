@@ -115,7 +115,7 @@ def test_an_incomplete_film_is_not_written(
 
 
 def test_many_agents_are_visible(tmp_path: Path) -> None:
-    run = ef.simulate(ef.random_disk(1, 6000, radius_rule="constant-density"), ef.load("tanner"), duration=0.0)
+    run = ef.simulate(ef.random_disk(1, 6000, radius_rule="constant-density"), ef.load("tanner"), duration=0.01)
     image = pixels(film([run], tmp_path / "film.mp4", frames_per_second=1)).astype(int)
     assert (image[..., 0] - image[..., 2] > 60).sum() > 1000  # orange, if pale
 
@@ -149,7 +149,7 @@ def test_a_film_ends_with_the_last_flight_and_shows_its_outcome(
 
 def test_followers_of_several_groups_have_their_own_colours(tmp_path: Path) -> None:
     scenario = ef.make_scenario("merging", agents=30)
-    run = ef.simulate(scenario.draw(), ef.load("tanner"), duration=0.0)
+    run = ef.simulate(scenario.draw(), ef.load("tanner"), duration=0.01)
     image = pixels(film([run], tmp_path / "film.mp4", frames_per_second=1))
     for colour in ((238, 127, 14), (0, 114, 178)):
         assert near(image, colour) > 20, colour

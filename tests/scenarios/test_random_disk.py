@@ -70,6 +70,21 @@ def test_disk_scale_applies_to_every_radius_rule(options: dict[str, Any]) -> Non
     assert 0.9 * small.radius < far <= small.radius
 
 
+@pytest.mark.parametrize("options", [{}, {"dimensions": 3}, {"radius_rule": "constant-density"}])
+def test_the_disk_grows_with_the_communication_radius(options: dict[str, Any]) -> None:
+    usual, wide = RandomDisk(3, 50, **options), RandomDisk(3, 50, comm_radius=4.0, min_separation=0.4, **options)
+    assert wide.radius == 4.0 * usual.radius
+    start, scaled = usual.draw(), wide.draw()
+    np.testing.assert_array_equal(scaled.positions, 4.0 * start.positions)
+    np.testing.assert_array_equal(scaled.velocities, start.velocities)
+
+
+def test_a_disk_of_a_given_size_does_not_grow_with_the_communication_radius() -> None:
+    assert RandomDisk(comm_radius=4.0, disk_radius=3.0).radius == 3.0
+    sparse = RandomDisk(comm_radius=4.0, radius_rule="constant-density", density=2.0)
+    assert sparse.radius == RandomDisk(radius_rule="constant-density", density=2.0).radius
+
+
 def test_velocities_are_a_uniform_box_with_one_bias_per_flock() -> None:
     flock = random_disk(400, 100, seed=3)
     bias = flock.velocities.mean(axis=1)
@@ -154,7 +169,11 @@ def test_other_seeds_and_splits_give_other_flocks() -> None:
         ({"disk_radius": 10**400}, "disk_radius must be a finite number above 0"),
         ({"max_speed": 1e308}, "max_speed must be at most 5e"),
         ({"max_speed": float("nan")}, "max_speed must be a finite number"),
-        ({"disk_radius": 1e12}, "disk_radius must be at most 1e9"),
+        ({"disk_radius": 1e12}, "disk_radius must be from 1e-9 to 1e9 comm_radius"),
+        ({"disk_radius": 1e-200, "min_separation": 0.0}, "disk_radius must be from 1e-9 to 1e9 comm_radius"),
+        ({"density": 1e308, "radius_rule": "constant-density", "dimensions": 3}, "disk_radius must be from 1e-9"),
+        ({"min_separation": 1e261}, "min_separation must be at most 5e"),
+        ({"comm_radius": 1e160, "disk_radius": 1.0}, "comm_radius must be from 1e-12 to 1e"),
     ],
 )
 def test_conditions_that_cannot_be_met_raise_errors(options: dict[str, Any], text: str) -> None:

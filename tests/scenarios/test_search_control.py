@@ -15,9 +15,9 @@ from equiflock.flock import Flock
 from equiflock.scenarios import LeaderFollowing, ObstacleCourse, RandomDisk, SearchCancelledError, Stop
 
 # Takes seconds and finds nothing: R is as small as the least distance.
-DEAF = RandomDisk(flocks=100, agents=400, comm_radius=0.1)
+DEAF = RandomDisk(flocks=100, agents=400, comm_radius=0.1, disk_radius=4.5)
 # Draws flock after flock in vain: no agent is far enough to the side to lead past so large an obstacle.
-UNLED = ObstacleCourse(RandomDisk(agents=110, comm_radius=0.7), sides=200, leaders=3)
+UNLED = ObstacleCourse(RandomDisk(agents=110, comm_radius=0.7, disk_radius=3.2), sides=200, leaders=3)
 # One attempt with many agents.
 LARGE = RandomDisk(agents=3_000_000, radius_rule="constant-density")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
@@ -253,6 +254,35 @@ def test_invalid_accelerations_raise_errors(start: Flock, wrong: Any) -> None:
 def test_a_flight_without_a_controller_needs_senses(start: Flock) -> None:
     with pytest.raises(InputError, match="a flight without a controller needs senses"):
         ef.flight(start, None)
+
+
+def test_wrong_accelerations_are_described_by_their_shape_and_gradients_are_refused(start: Flock) -> None:
+    loop = ef.flight(start, ef.load("tanner"))
+    next(loop)
+    B, N, D = start.shape
+    for wrong, text in (
+        (np.zeros((N, D)), rf"of shape \(B, N, D\) = \({B}, {N}, {D}\); got \({N}, {D}\)$"),
+        (np.full(start.shape, np.nan), r"of shape .*; got NaN or infinity$"),
+        (torch.zeros(start.shape, requires_grad=True), r"^accelerations must be .*: use .detach\(\) on the tensor$"),
+        (np.full(start.shape, "1"), r"^accelerations must be an array of real numbers; got <U1 of shape"),
+    ):
+        with pytest.raises(InputError, match=text):
+            loop.step(wrong)
+    assert loop.step(torch.zeros(start.shape)).step == 1
+
+
+class Differentiable:
+    """A controller that is no torch module, but returns tensors with gradients."""
+
+    senses = ef.paper_senses("mean", 1)
+
+    def __call__(self, observations: Any) -> torch.Tensor:
+        return torch.zeros(observations.shape[:2] + observations.shape[4:], requires_grad=True)
+
+
+def test_a_controller_that_returns_gradients_is_refused(start: Flock) -> None:
+    with pytest.raises(InputError, match=r"the controller must return numbers without gradients, .*: use .detach\(\)"):
+        next(ef.flight(start, Differentiable()))
 
 
 def test_a_flight_that_is_over_has_no_further_step(start: Flock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,21 @@ from equiflock._runtime.checks import InputError
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
+from equiflock.simulation.simulate import compute_flown_duration, count_steps
 from tests.simple import EndAt, Push
 
 
 @pytest.fixture(scope="module")
 def start() -> Flock:
     return ef.random_disk(3, 30, seed=4)
+
+
+def no_number(moment: Moment) -> None:
+    return None
+
+
+def two_numbers(moment: Moment) -> NDArray[Any]:
+    return np.zeros(2)
 
 
 def test_simulate_keeps_every_frame_of_the_loop(start: Flock) -> None:
@@ -59,11 +69,75 @@ def test_metrics_can_be_recorded_without_frames(start: Flock) -> None:
     np.testing.assert_allclose(ef.metrics.iman(bare), ef.metrics.iman(whole), rtol=1e-14)
 
 
-def test_zero_duration_gives_one_frame(start: Flock) -> None:
-    run = ef.simulate(start, ef.load("tanner"), duration=0.0)
-    assert run.positions.shape[0] == 1
-    assert len(run.accelerations) == 0
-    assert ef.metrics.ivv(run).tolist() == [0.0, 0.0, 0.0]
+@pytest.mark.parametrize(
+    ("times", "text"),
+    [
+        ({"duration": 0.001}, r"duration must be at least one time step \(0.01 s\); got 0.001"),
+        ({"duration": 0.0099}, r"duration must be at least one time step \(0.01 s\); got 0.0099"),
+        ({"time_step": 5.0}, r"duration must be at least one time step \(5 s\); got 2"),
+        ({"duration": 0.0}, "duration must be a finite number above 0; got 0.0"),
+        ({"duration": -1.0}, "duration must be a finite number above 0"),
+        ({"duration": math.nan}, "duration must be a finite number above 0"),
+        ({"duration": "1"}, "duration must be a finite number above 0; got '1'"),
+        ({"time_step": 0.0}, "time_step must be a finite number above 0"),
+        ({"time_step": 1e-300}, "duration / time_step must be at most 1e[+]08 steps"),
+    ],
+)
+def test_flights_of_less_than_one_step_are_refused(start: Flock, times: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        ef.simulate(start, ef.load("tanner"), **times)
+
+
+@pytest.mark.parametrize(
+    ("duration", "time_step", "steps", "flown"),
+    [
+        (1.0, 0.03, 33, 0.99),
+        (1.0, 0.06, 17, 1.02),
+        (0.01, 0.01, 1, 0.01),
+        (0.07, 0.01, 7, 0.07),
+        (0.1 + 0.2, 0.1, 3, 0.1 + 0.2),
+        (1e8 * 0.01, 0.01, 100_000_000, 1e6),
+    ],
+)
+def test_a_duration_between_two_steps_is_rounded_and_known(
+    duration: float, time_step: float, steps: int, flown: float
+) -> None:
+    assert count_steps(duration, time_step) == steps
+    assert compute_flown_duration(duration, time_step) == pytest.approx(flown, rel=1e-15)
+    if flown == duration:
+        assert compute_flown_duration(duration, time_step) == duration
+
+
+def test_a_trajectory_has_the_duration_that_was_flown(start: Flock) -> None:
+    run = ef.simulate(start, ef.load("tanner"), time_step=0.03, duration=0.1)
+    assert run.config["duration"] == run.times[-1] == 3 * 0.03
+    assert ef.simulate(start, ef.load("tanner"), duration=0.07).config["duration"] == 0.07
+
+
+def test_metrics_may_be_recorded_by_their_names(start: Flock) -> None:
+    tanner = ef.load("tanner")
+    by_name = ef.simulate(start, tanner, duration=0.05, record=["velocity_variance", ef.metrics.diameter])
+    by_function = ef.simulate(start, tanner, duration=0.05, record=[ef.metrics.velocity_variance])
+    assert list(by_name.series) == ["velocity_variance", "diameter"]
+    np.testing.assert_array_equal(by_name.series["velocity_variance"], by_function.series["velocity_variance"])
+    renamed = ef.simulate(start, tanner, duration=0.05, record={"spread": "diameter"})
+    np.testing.assert_array_equal(renamed.series["spread"], by_name.series["diameter"])
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (["velocity_varianse"], "a measure must be one of .*; got 'velocity_varianse'; did you mean 'velocity_varia"),
+        ("velocity_variance", "record must be a list or a mapping of .* names of metrics; got 'velocity_variance'"),
+        ([5], "a measure must be a function of a moment or the name of a metric; got 5"),
+        ({"mine": None}, "a measure must be a function of a moment or the name of a metric; got None"),
+        ([no_number], r"the measure 'no_number' must return a number per flock, \(3,\); got object of shape \(\)"),
+        ([two_numbers], r"the measure 'two_numbers' must return .*, \(3,\); got float64 of shape \(2,\)"),
+    ],
+)
+def test_measures_that_are_none_are_refused(start: Flock, record: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        ef.simulate(start, ef.load("tanner"), duration=0.05, record=record)
 
 
 def test_flocks_end_at_their_own_times_and_stay_where_they_were(start: Flock) -> None:
@@ -99,9 +173,6 @@ def flying_count(moment: Moment) -> NDArray[Any]:
         ({"time_step": 0.0}, "time_step must be a finite number above 0; got 0.0"),
         ({"time_step": -0.1}, "time_step must be a finite number above 0"),
         ({"comm_radius": 0.0}, "comm_radius must be a finite number above 0"),
-        ({"duration": -1.0}, "duration must be a finite number of at least 0"),
-        ({"duration": float("nan")}, "duration must be a finite number"),
-        ({"duration": "long"}, "duration must be a finite number of at least 0; got 'long'"),
         ({"duration": 1e300}, "duration / time_step must be at most 1e\\+08 steps"),
         ({"duration": 9e5, "keep_every": 1}, "frames needs .* GiB, more than this machine has: raise keep_every"),
         ({"keep_every": 0}, "keep_every must be a whole number of at least 1"),

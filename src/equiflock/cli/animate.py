@@ -11,7 +11,13 @@ import tyro
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import run_interruptibly
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.shared_options import ScenarioName, ScenarioOptions, ScenarioOptionsArgument, build_scenario
+from equiflock.cli.shared_options import (
+    ScenarioName,
+    ScenarioOptions,
+    ScenarioOptionsArgument,
+    build_scenario,
+    report_duration,
+)
 from equiflock.cli.terminal import PREPARING_TEXT, out, progress
 from equiflock.controllers import load
 from equiflock.simulation.flight_jobs import fly, scenario_to_dict
@@ -76,7 +82,7 @@ class Animate:
     def _simulate(self) -> Trajectory:
         """Simulate a new flight of the chosen scenario."""
         scenario = build_scenario(self.scenario, self.options)
-        duration = scenario.duration if self.duration is None else self.duration
+        duration = report_duration(scenario.duration if self.duration is None else self.duration, self.time_step)
         config = {"controller": self.controller, **scenario_to_dict(scenario)}
         start = run_interruptibly(scenario.draw)
         return fly(scenario, start, load(self.controller), self.time_step, duration, config=config)

@@ -19,6 +19,7 @@ from equiflock.cli.shared_options import (
     ScenarioOptionsArgument,
     build_scenario,
     print_environment,
+    report_duration,
     warn_about_disagreement,
 )
 from equiflock.cli.terminal import PREPARING_TEXT, err, out, progress
@@ -91,7 +92,7 @@ class Deploy:
             load(self.controller),
         )
         check_local(controller)
-        duration = scenario.duration if self.duration is None else self.duration
+        duration = report_duration(scenario.duration if self.duration is None else self.duration, time_step)
         environment.check_duration(duration)
         if scenario.obstacles != "nearest":
             raise InputError(

@@ -21,6 +21,7 @@ from equiflock.cli.shared_options import (
     ScenarioOptionsArgument,
     build_scenario,
     print_environment,
+    report_duration,
     warn_about_disagreement,
 )
 from equiflock.cli.terminal import print_orbit, print_paths, print_table
@@ -81,6 +82,7 @@ class Evaluate(WorkerOptions):
         warn_about_disagreement(scenario, controller)
         environment, start = self.environment.build(), scenario.draw()
         settings = self._collect_settings(scenario, start, environment)
+        settings["duration"] = report_duration(settings["duration"], settings["time_step"])
         environment.check_duration(settings["duration"])
         environment.check_start(start)
         try_controller(start, self.controller, **build_flight_options(scenario, controller), environment=environment)

@@ -31,6 +31,7 @@ from equiflock.simulation.environment import (
     map_body_options,
 )
 from equiflock.simulation.failures import Failures
+from equiflock.simulation.simulate import compute_flown_duration, count_steps
 
 ENVIRONMENT_OPTIONS = (*RADIO_OPTIONS, "body", *FAILURE_OPTIONS)
 """Options of every environment, whatever its body."""
@@ -105,6 +106,15 @@ ScenarioOptionsArgument = Annotated[ScenarioOptions, tyro.conf.arg(name="")]
 def build_scenario(scenario: str, options: ScenarioOptions) -> Scenario:
     """Return the scenario of a command from its name, which may include options, and the command-line options."""
     return make_scenario(scenario, **options.option_values)
+
+
+def report_duration(duration: float, time_step: float) -> float:
+    """Return the duration that is flown; print a notice if the given one is not a whole number of steps."""
+    flown = compute_flown_duration(duration, time_step)
+    if flown != duration:
+        steps = f"{count_steps(duration, time_step):,} steps of {time_step:g} s"
+        err.print(f"flying {steps}: {flown:g} s, not {duration:g} s", highlight=False, soft_wrap=True)
+    return flown
 
 
 def warn_about_disagreement(scenario: Scenario, controller: object) -> None:

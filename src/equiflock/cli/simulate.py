@@ -19,6 +19,7 @@ from equiflock.cli.shared_options import (
     ScenarioOptionsArgument,
     build_scenario,
     print_environment,
+    report_duration,
     warn_about_disagreement,
 )
 from equiflock.cli.terminal import PREPARING_TEXT, out, print_orbit, print_table, progress
@@ -68,7 +69,7 @@ class Simulate:
             check_absent(self.save)
         check_count("keep_every", self.keep_every)
         scenario = build_scenario(self.scenario, self.options)
-        duration = scenario.duration if self.duration is None else self.duration
+        duration = report_duration(scenario.duration if self.duration is None else self.duration, self.time_step)
         steps = count_steps(duration, self.time_step)
         controller, environment = load(self.controller), self.environment.build()
         environment.check_duration(duration)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from equiflock._runtime.checks import InputError, check_count
 from equiflock.cli.jobs import WorkerOptions, try_controller
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
-from equiflock.cli.shared_options import EnvironmentAxes, EnvironmentAxesArgument
+from equiflock.cli.shared_options import EnvironmentAxes, EnvironmentAxesArgument, report_duration
 from equiflock.cli.terminal import out, parse_floats, parse_integers, print_paths, print_table
 from equiflock.learning.recipe import EXPERT, DAgger
 from equiflock.scenarios import RandomDisk
@@ -80,6 +80,7 @@ class Sweep(WorkerOptions):
             raise InputError(f"controller must list each controller once; got {self.controller!r}")
         if self.hops is not None and self.epochs == 0:
             raise InputError("--hops has no effect without --epochs: trained weights have a fixed number of hops")
+        duration = report_duration(self.duration, self.time_step)
         environments = self.environment.build()
         for name in controllers:
             self._check_controller(name)
@@ -96,7 +97,7 @@ class Sweep(WorkerOptions):
             environments=environments,
             epochs=self.epochs,
             flocks=self.flocks,
-            duration=self.duration,
+            duration=duration,
             time_step=self.time_step,
             plugin=compute_plugin_checksum(self.plugin),
         )

@@ -15,6 +15,7 @@ from equiflock._runtime.files import atomic_write
 from equiflock._runtime.imports import require_torch
 from equiflock.cli.interrupts import StopRequest
 from equiflock.cli.plugins import collect_plugin_sources, import_plugin
+from equiflock.cli.shared_options import report_duration
 from equiflock.cli.terminal import SECOND_CTRL_C_HINT, TrainingProgress, err, out, parse_integers, progress
 from equiflock.controllers.loading import load_module
 from equiflock.controllers.trained import PAPER_NETWORKS
@@ -184,6 +185,7 @@ class Train:
         from equiflock.learning.dagger import prepare_network
 
         recipes = self._build_recipes()
+        report_duration(recipes[0].duration, recipes[0].time_step)
         prepare_network(recipes[0], None if self.from_ is None else load_module(self.from_))
         if self.seeds is None and len(recipes) == 1:
             return [TrainingRun.create(self._run_dir, recipes[0], self.from_, self.force)]

@@ -13,6 +13,7 @@ import tyro
 from equiflock._runtime.checks import InputError, check_count
 from equiflock.cli.interrupts import StopRequest
 from equiflock.cli.plugins import collect_plugin_sources, import_plugin
+from equiflock.cli.shared_options import report_duration
 from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, out, print_orbit, print_table, progress
 from equiflock.controllers import load
 from equiflock.controllers.loading import find_weights_file
@@ -57,6 +58,8 @@ class Tune:
 
         tuning = TuningRun(self._choose_run_dir(weights), self.recipe, weights, self.controller)
         tuning.check()
+        for task in tuning.tasks:
+            report_duration(task.duration, task.time_step)
         self._print_results(tuning, self._tune(tuning))
 
     def _find_weights(self) -> Path:

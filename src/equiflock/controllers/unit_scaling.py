@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, check_positive
 from equiflock.controllers.torch_bridge import as_numpy_function
-from equiflock.features import Senses, check_scale
+from equiflock.features import Senses
+from equiflock.flock import check_comm_radius, check_scale
 from equiflock.protocols import Controller
 
 
@@ -95,7 +96,7 @@ def scale_controller(
     `time_scale` is the number of the robots' seconds per second of the controller. Raise InputError if a scale is
     invalid or the controller declares no senses.
     """
-    radius = training_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
+    radius = training_radius if comm_radius is None else check_comm_radius(comm_radius)
     length = check_scale("comm_radius / R of the controller", radius / training_radius)
     time = check_scale("time_scale", check_positive("time_scale", time_scale))
     if length == time == 1.0:

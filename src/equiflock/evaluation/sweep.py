@@ -16,10 +16,11 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from equiflock._runtime.checks import InputError, check_count, check_positive
+from equiflock._runtime.checks import InputError, check_count
 from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.registry import is_bundled
 from equiflock.evaluation.job_weights import check_weights, compute_weights_checksum, load_with_seed
+from equiflock.flock import check_comm_radius
 from equiflock.graph.radius_graph import components
 from equiflock.learning.recipe import DAgger
 from equiflock.plotting.figures import write_png
@@ -28,7 +29,7 @@ from equiflock.protocols import Controller
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation import metrics
 from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
-from equiflock.simulation.simulate import simulate
+from equiflock.simulation.simulate import count_steps, simulate
 
 METRICS = {
     "ivv": "integral of the velocity variance",
@@ -73,8 +74,8 @@ class SweepJob:
         # Checked when jobs are built, before any of them runs.
         for name in ("agents", "flocks"):
             check_count(name, getattr(self, name))
-        for name in ("comm_radius", "time_step", "duration"):
-            check_positive(name, getattr(self, name))
+        check_comm_radius(self.comm_radius)
+        count_steps(self.duration, self.time_step)
         check_count("epochs", self.epochs, least=0)
         self.environment.check_duration(self.duration)
         self.environment.check_followers(self.agents)
@@ -98,14 +99,25 @@ class SweepJob:
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "axes"}
         return {**values, "environment": self.environment.settings}
 
+    @property
+    def disk_options(self) -> dict[str, Any]:
+        """R, and the radius of the initial disk, which is that of R = 1 in the controller's unit of length.
+
+        All radii of a sweep have the same disk, so that a larger R gives each agent more neighbours.
+        """
+        unit = 1.0 if self.epochs else load_with_seed(self.controller, self.seed).senses.length_scale
+        disk = RandomDisk(agents=self.agents, min_degree=0)
+        return {"comm_radius": self.comm_radius, "disk_radius": unit * disk.radius}
+
     def run(self) -> pd.DataFrame:
         """Return a row per flock with its metrics; `remark` is empty.
 
         If no initial conditions exist for this point, return one row of NaN with the reason as `remark`.
         """
+        options = self.disk_options
         # With a small radius no connected flock may exist, which is a result of the sweep.
         try:
-            start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.comm_radius).draw()
+            start = RandomDisk(self.flocks, self.agents, split="test", **options).draw()
         except InputError as error:
             return pd.DataFrame([{"flock": 0, **dict.fromkeys(METRICS, np.nan), "remark": str(error).split(":")[0]}])
         controller = self.make_controller()
@@ -143,7 +155,7 @@ class SweepJob:
             seed=self.seed,
             agents=self.agents,
             hops=self.hops or DAgger.hops,
-            comm_radius=self.comm_radius,
+            **self.disk_options,
             validation_flocks=1,
             validate_every=self.epochs,
         )

@@ -27,13 +27,10 @@ import numpy as np
 
 from equiflock._runtime.checks import NumericRangeError
 from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
-from equiflock.flock import Vectors
+from equiflock.flock import MAX_MAGNITUDE, Vectors
 
 MAX_CELL_INDEX = 2.0**31
 """The largest distance from the origin, in R: beyond it float64 cannot reliably decide which agents are within R."""
-
-MAX_MAGNITUDE = 1e20
-"""The largest velocity: beyond it an observation, a sum of sums over neighbours, could overflow float32."""
 
 CELL_MARGIN = 1.0 + 2.0**-20
 """The side of a cell in R: above 1, so that rounding never puts an agent and its neighbour two cells apart."""

@@ -15,11 +15,10 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from equiflock._runtime import threads
-from equiflock._runtime.checks import check_positive
 from equiflock._runtime.jit import Array, Index, kernel
 from equiflock._runtime.memory import as_read_only
 from equiflock._runtime.threads import split_flocks
-from equiflock.flock import FOLLOWER, NO_GROUP, OBSTACLE, Flock, Roles, Vectors, check_flock
+from equiflock.flock import FOLLOWER, NO_GROUP, OBSTACLE, Flock, Roles, Vectors, check_comm_radius, check_flock
 from equiflock.graph.cell_list import (
     FlockBuffers,
     list_nearby_runs,
@@ -145,7 +144,7 @@ def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
         flock: the agents now.
         comm_radius: R; default: that of the flock.
     """
-    comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
+    comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_comm_radius(comm_radius)
     # Count first, to size the list of senders and each receiver's part of it; then list.
     roles = flock.roles if flock.all_working else flock.effective_roles
     degrees, _ = compute_connectivity(flock, comm_radius, roles)
@@ -183,7 +182,7 @@ def compute_connectivity(flock: Flock, comm_radius: float | None = None, roles: 
         comm_radius: R; default: that of the flock.
         roles: (B, N), instead of those of the flock, for example to leave out failed agents.
     """
-    comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
+    comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_comm_radius(comm_radius)
     degrees, labels = np.empty(flock.shape[:2], np.int64), np.empty(flock.shape[:2], np.int64)
     # Read-only, as the arrays of a flock are, so that kernels compile once.
     counted = flock.roles if roles is None else as_read_only(roles)

@@ -36,6 +36,7 @@ from equiflock._runtime.partitioned_arrays import PartitionedArrays, fill_parts
 from equiflock._runtime.provenance import CONFIG, claim_run_dir, read_config, read_package_versions
 from equiflock.controllers import load
 from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_senses
+from equiflock.flock import check_comm_radius
 from equiflock.learning.recipe import EXPERT
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import Controller
@@ -84,8 +85,8 @@ class FastForward:
             check_count(name, getattr(self, name))
         for name in ("seed", "steps"):
             check_count(name, getattr(self, name), least=0)
-        for name in ("time_step", "comm_radius"):
-            check_positive(name, getattr(self, name))
+        check_positive("time_step", self.time_step)
+        check_comm_radius(self.comm_radius)
         for name, words in (("velocities", VelocityRule), ("hop_mean", HopMean)):
             check_choice(name, getattr(self, name), get_args(words))
 

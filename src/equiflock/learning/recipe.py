@@ -20,6 +20,7 @@ from equiflock._runtime.checks import (
     is_finite,
     shorten_repr,
 )
+from equiflock.flock import check_comm_radius
 from equiflock.learning.training_scenarios import TrainingScenario, parse_training_scenarios
 from equiflock.scenarios import RandomDisk
 from equiflock.scenarios.random_disk import RadiusRule, VelocityRule
@@ -158,8 +159,8 @@ class DAgger:
         counts = "epochs hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
         for name in counts.split():
             check_count(name, getattr(self, name))
-        for name in ("comm_radius", "learning_rate"):
-            check_positive(name, getattr(self, name))
+        check_comm_radius(self.comm_radius)
+        check_positive("learning_rate", self.learning_rate)
         check_count("agents", self.min_agents)
         for name in ("seed", "warm_up"):
             check_count(name, getattr(self, name), least=0)
@@ -171,7 +172,7 @@ class DAgger:
         for name in ("expert_share", "least_expert_share", "final_learning_rate"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"{name} must be from 0 to 1; got {getattr(self, name)!r}")
-        check_count("duration / time_step", self.steps)
+        count_steps(self.duration, self.time_step)
         # Building the scenarios checks the fields that they share with the recipe.
         for scenario in self.training_scenarios:
             scenario.check(max(self.flocks, self.validation_flocks))

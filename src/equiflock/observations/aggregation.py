@@ -26,11 +26,11 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from equiflock._runtime import threads
-from equiflock._runtime.checks import InputError, NumericRangeError, check_choice, check_positive, shorten_repr
+from equiflock._runtime.checks import InputError, NumericRangeError, check_choice, shorten_repr
 from equiflock._runtime.jit import Array
 from equiflock._runtime.threads import MAX_SMALL_FLOCK, split_flocks
 from equiflock.features import Senses
-from equiflock.flock import Flock, Observations, check_flock
+from equiflock.flock import Flock, Observations, check_comm_radius, check_flock
 from equiflock.graph.cell_list import MAX_CELL_INDEX, make_out_of_range_error
 from equiflock.graph.radius_graph import Graph, radius_graph
 from equiflock.observations.aggregation_kernels import (
@@ -115,7 +115,7 @@ class DelayedAggregation:
         if not isinstance(senses, Senses):
             raise InputError(f"senses must be a Senses, such as equiflock.paper_senses(); got {shorten_repr(senses)}")
         self.senses = senses
-        self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
+        self.comm_radius = None if comm_radius is None else check_comm_radius(comm_radius)
         self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
         self.orbit = orbit
         self.fixed_graph: Graph | None = None

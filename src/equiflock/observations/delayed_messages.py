@@ -18,8 +18,8 @@ from jaxtyping import Bool
 
 from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
 from equiflock._runtime.randomness import hash_combine
-from equiflock.flock import FOLLOWER
-from equiflock.graph.cell_list import MAX_MAGNITUDE, CellList, list_nearby_runs, sort_by_agent_id, sort_into_cells
+from equiflock.flock import FOLLOWER, MAX_MAGNITUDE
+from equiflock.graph.cell_list import CellList, list_nearby_runs, sort_by_agent_id, sort_into_cells
 from equiflock.graph.radius_graph import Graph
 from equiflock.observations.aggregation_kernels import KernelArgs, aggregate_received
 from equiflock.observations.neighbour_lists import BATCH_AGENTS, BATCH_ENTRIES, Batch, Records, make_batch_buffers

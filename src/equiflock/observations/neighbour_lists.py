@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
-from equiflock.flock import FOLLOWER
-from equiflock.graph.cell_list import MAX_MAGNITUDE, TorusShape, list_nearby_runs, wrap_index
+from equiflock.flock import FOLLOWER, MAX_MAGNITUDE
+from equiflock.graph.cell_list import TorusShape, list_nearby_runs, wrap_index
 
 WORD_BITS = 64
 """Candidates per word."""

@@ -16,8 +16,7 @@ import numpy as np
 
 from equiflock._runtime.jit import Array, Index, inline_kernel, kernel
 from equiflock._runtime.randomness import hash_combine, hash_to_normal, hash_to_uniform, hash_word, mix
-from equiflock.flock import OBSTACLE
-from equiflock.graph.cell_list import MAX_MAGNITUDE
+from equiflock.flock import MAX_MAGNITUDE, OBSTACLE
 from equiflock.observations.neighbour_lists import Batch, Records
 
 HASH_SHIFT = np.uint64(11)

@@ -26,6 +26,7 @@ from equiflock.simulation.trajectory import Trajectory
 
 DRAWN_SIDES = (12, 48, 96)
 """Numbers of sides of the drawn obstacles."""
+TIME_STEP = 0.01
 CONNECTIVITY_DURATION = 0.6
 """Duration of the flights of Fig. 1, in seconds."""
 KEY = "report"
@@ -105,11 +106,11 @@ def _get_flight_path(folder: Path, *names: str) -> Path:
 
 
 def _build_start_flights(profile: Profile) -> dict[str, Callable[[], Trajectory]]:
-    """Return functions that draw initial conditions: flights of duration 0, for which any controller will do."""
+    """Return functions that draw initial conditions: flights of one step, for which any controller will do."""
     law = load(profile.interpretation.format_law(LAW))
     flocks = make_scenario("flocking", flocks=3, **profile.interpretation.get_scenario_options("flocking"))
     courses = {f"course-{sides}": make_scenario("obstacles", sides=sides) for sides in DRAWN_SIDES}
-    return {name: partial(_fly, scenario, law, 0.0) for name, scenario in {"flocks": flocks, **courses}.items()}
+    return {name: partial(_fly, scenario, law, TIME_STEP) for name, scenario in {"flocks": flocks, **courses}.items()}
 
 
 def _build_connectivity_flights(
@@ -153,13 +154,13 @@ def _build_film_flights(profile: Profile, folder: Path) -> dict[str, Callable[[]
 def _fly(
     scenario: Scenario, controller: Controller, duration: float, flock: int | None = None, **simulate_options: Any
 ) -> Trajectory:
-    """Simulate the flocks of a scenario, or only the one with index `flock`, at steps of 0.01 s."""
+    """Simulate the flocks of a scenario, or only the one with index `flock`."""
     start = scenario.draw()
     return fly(
         scenario,
         start if flock is None else start[flock],
         controller,
-        0.01,
+        TIME_STEP,
         duration,
         config=scenario_to_dict(scenario),
         **simulate_options,

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int8, Int64
 
 from equiflock._runtime.checks import check_choice, check_positive
-from equiflock.flock import Flock, Vectors
+from equiflock.flock import Flock, Vectors, check_comm_radius
 from equiflock.graph.radius_graph import components
 from equiflock.outcomes import Outcome
 from equiflock.scenarios.course_survey import Awareness, ObstacleNode, survey_course
@@ -47,7 +47,7 @@ class UntilDisconnected:
 
     def __post_init__(self) -> None:
         if self.comm_radius is not None:
-            check_positive("comm_radius", self.comm_radius)
+            check_comm_radius(self.comm_radius)
 
     def __call__(
         self, times: Float64[np.ndarray, " B"], flock: Flock, flying: Bool[np.ndarray, " B"]
@@ -95,7 +95,7 @@ class UntilPassed:
         obstacle_node: ObstacleNode = "one",
         awareness: Awareness = "followers",
     ) -> None:
-        self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
+        self.comm_radius = None if comm_radius is None else check_comm_radius(comm_radius)
         self.min_separation = check_positive("min_separation", min_separation)
         self.clear_time = check_positive("clear_time", clear_time)
         check_choice("obstacle_node", obstacle_node, get_args(ObstacleNode))

@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float64, Int8
 from equiflock._runtime.checks import InputError, check_positive, is_finite, shorten_repr
 from equiflock.controllers.classical import formation_patterns
 from equiflock.controllers.classical.formation_patterns import DEFAULT_SPACING, Pattern, PatternName, assign_places
-from equiflock.flock import Flock
-from equiflock.graph.cell_list import MAX_MAGNITUDE
+from equiflock.flock import MAX_MAGNITUDE, Flock
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
 from equiflock.scenarios.endings import compute_velocity_variance

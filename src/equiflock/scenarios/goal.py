@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float64, Int8
 from equiflock._runtime.checks import InputError, check_positive, shorten_repr
 from equiflock._runtime.randomness import make_rng
 from equiflock.controllers.classical.gu_leader import GOAL_DISTANCE, INFORMED_GROUP, INFORMED_SHARE
-from equiflock.flock import Flock
+from equiflock.flock import MAX_MAGNITUDE, Flock
 from equiflock.graph.radius_graph import components
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
@@ -33,6 +33,8 @@ class UntilArrived:
 
     def __post_init__(self) -> None:
         check_positive("arrival_speed", self.arrival_speed)
+        if not (np.abs(self.goal) <= MAX_MAGNITUDE).all():
+            raise InputError(f"goal must have entries of at most {MAX_MAGNITUDE:g}; got {shorten_repr(self.goal)}")
 
     def distance(self, flock: Flock) -> Float64[np.ndarray, " B"]:
         """Return the distance between the mean position of the working agents (0 if none work) and the goal, (B,)."""
@@ -89,6 +91,7 @@ class GoalSeeking:
         check_positive("arrival_speed", self.arrival_speed)
         if check_positive("informed", self.informed) > 1.0:
             raise InputError(f"informed must be a share above 0 and at most 1; got {self.informed:g}")
+        self.ending()  # checks the goal
 
     @property
     def goal(self) -> tuple[float, ...]:

@@ -9,10 +9,16 @@ from typing import Any, Literal, NoReturn, get_args
 import numpy as np
 from jaxtyping import Float64
 
-from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive, shorten_repr
+from equiflock._runtime.checks import (
+    InputError,
+    check_choice,
+    check_count,
+    check_nonnegative,
+    check_positive,
+    shorten_repr,
+)
 from equiflock._runtime.randomness import make_rng
-from equiflock.flock import Flock
-from equiflock.graph.cell_list import MAX_MAGNITUDE
+from equiflock.flock import MAX_MAGNITUDE, Flock, check_comm_radius
 from equiflock.scenarios.disk_placement import (
     CROWDED,
     DISCONNECTED,
@@ -25,6 +31,8 @@ from equiflock.scenarios.disk_placement import (
 RadiusRule = Literal["quarter-power", "constant-density"]
 VelocityRule = Literal["entries", "disc"]
 
+DEFAULT_DENSITY = 10.0 / math.pi
+"""Agents per R^2 under the constant-density rule: that of 100 agents under the other."""
 MAX_AGENTS = 100_000_000
 """Most agents of all flocks together: more would need tens of gigabytes."""
 MAX_PLACEMENTS_PER_FLOCK = 10_000_000
@@ -62,7 +70,7 @@ class RandomDisk:
     """Connected flocks with agents uniform in a disk, each with enough neighbours.
 
     Agents are placed one after the other, each uniformly in the disk at least `min_separation` from those before.
-    Under "quarter-power" (disk radius N^(1/4)) a flock that violates the conditions on degree and connectivity is
+    Under "quarter-power" (disk radius R N^(1/4)) a flock that violates the conditions on degree and connectivity is
     discarded and drawn again. Under "constant-density" (disk radius sqrt(N / (pi density))), for large flocks in which
     some agent always violates a condition, only such agents (too few neighbours, or outside the largest component) are
     placed again, until none is left; agents are then numbered cell by cell.
@@ -84,9 +92,9 @@ class RandomDisk:
     radius_rule: RadiusRule = "quarter-power"
     """How the disk grows with the number of agents."""
     disk_radius: float | None = None
-    """Radius of the disk, instead of a rule."""
+    """Radius of the disk, instead of a rule, whose disk grows with R."""
     density: float | None = None
-    """Agents per unit area for the constant-density rule; default: 10 / pi, that of 100 agents."""
+    """Agents per unit area for the constant-density rule; default: 10 / (pi R^2), that of 100 agents."""
     comm_radius: float = 1.0
     """Communication radius R."""
     min_separation: float = 0.1
@@ -111,8 +119,8 @@ class RandomDisk:
             raise InputError(f"flocks x agents must be at most {MAX_AGENTS:,}; got {self.flocks * self.agents:,}")
         check_count("seed", self.seed, least=0)
         check_count("min_degree", self.min_degree, least=0)
-        for name in ("comm_radius", "disk_scale"):
-            check_positive(name, getattr(self, name))
+        check_comm_radius(self.comm_radius)
+        check_positive("disk_scale", self.disk_scale)
         check_choice("radius_rule", self.radius_rule, get_args(RadiusRule))
         check_choice("velocities", self.velocities, get_args(VelocityRule))
         if not isinstance(self.connected, bool):
@@ -122,10 +130,8 @@ class RandomDisk:
         if self.dimensions not in (2, 3):
             raise InputError(f"dimensions must be 2 or 3; got {self.dimensions!r}")
         for name in ("min_separation", "max_speed"):
-            if getattr(self, name) != 0:
-                check_positive(name, getattr(self, name))
-        if self.max_speed > MAX_MAGNITUDE / 2:
-            raise InputError(f"max_speed must be at most {MAX_MAGNITUDE / 2:g}; got {self.max_speed:g}")
+            if check_nonnegative(name, getattr(self, name)) > MAX_MAGNITUDE / 2:
+                raise InputError(f"{name} must be at most {MAX_MAGNITUDE / 2:g}; got {getattr(self, name):g}")
         if self.min_degree >= self.agents:
             raise InputError(
                 f"agents must be more than min_degree = {self.min_degree}, the least number of neighbours; "
@@ -134,19 +140,21 @@ class RandomDisk:
         # Refuse options that would have no effect, rather than ignore them.
         if self.density is not None and (self.radius_rule != "constant-density" or self.disk_radius is not None):
             raise InputError("density goes with the constant-density rule only, and not with disk_radius")
-        if self.radius > 1e9 * self.comm_radius:
-            raise InputError(f"disk_radius must be at most 1e9 comm_radius; got {self.radius:g}")
+        # Farther apart or closer together, float64 cannot tell which agents are neighbours.
+        if not 1e-9 * self.comm_radius <= self.radius <= 1e9 * self.comm_radius:
+            raise InputError(f"disk_radius must be from 1e-9 to 1e9 comm_radius; got {self.radius:g}")
 
     @property
     def radius(self) -> float:
-        """Radius of the disk or ball: `disk_radius` if given, else by the rule."""
+        """Radius of the disk or ball: `disk_radius` if given, else by the rule, in proportion to R."""
         if self.disk_radius is not None:
             return self.disk_scale * check_positive("disk_radius", self.disk_radius)
         if self.radius_rule == "quarter-power":
-            disk = self.agents**0.25
+            disk = self.comm_radius * self.agents**0.25
+        elif self.density is None:
+            disk = self.comm_radius * math.sqrt(self.agents / (math.pi * DEFAULT_DENSITY))
         else:
-            density = 10.0 / math.pi if self.density is None else check_positive("density", self.density)
-            disk = math.sqrt(self.agents / (math.pi * density))
+            disk = math.sqrt(self.agents / (math.pi * check_positive("density", self.density)))
         return self.disk_scale * (disk if self.dimensions == 2 else ball_radius(disk, self.comm_radius))
 
     @property
@@ -245,9 +253,9 @@ def ball_radius(disk_radius: float, comm_radius: float) -> float:
         ball:  P(d <= R) = u^3 - 9 u^4 / 16 + u^6 / 32
     """
     # In a disk or ball no wider than R all agents are neighbours.
-    u = comm_radius / disk_radius
-    if u >= 2.0:
+    if comm_radius >= 2.0 * disk_radius:
         return disk_radius
+    u = comm_radius / disk_radius
     probability = (
         1.0
         + 2.0 / math.pi * (u * u - 1.0) * math.acos(u / 2.0)

@@ -173,12 +173,11 @@ class Flight(Iterator[Moment]):
         if len(self._active) == 0:
             raise InputError("every flock of the flight has ended: there is no step to execute")
         # Check these accelerations like a controller's.
-        answer = check_accelerations(accelerations)
+        answer = check_accelerations(accelerations, "accelerations must be")
         shape = self._accelerations.shape
         if answer.shape != shape or not np.isfinite(answer).all():
-            raise InputError(
-                f"accelerations must be finite numbers of shape (B, N, D) = {shape}; got {shorten_repr(answer)}"
-            )
+            received = answer.shape if answer.shape != shape else "NaN or infinity"
+            raise InputError(f"accelerations must be finite numbers of shape (B, N, D) = {shape}; got {received}")
         # From the caller's order to that in memory.
         if self._order is not None:
             answer = answer[:, self._order.agent_ids]
@@ -393,18 +392,20 @@ class Flight(Iterator[Moment]):
         self._accelerations[chosen] = answer
 
 
-def check_accelerations(answer: Any) -> Vectors:
-    """Return a controller's result as float64; raise InputError if it is not an array of real numbers.
+def check_accelerations(answer: Any, expected: str = "the controller must return") -> Vectors:
+    """Return accelerations as float64; raise InputError, which begins with `expected`, if they are no real numbers.
 
     Shape and finiteness are not checked here.
     """
+    if getattr(answer, "requires_grad", False):
+        raise InputError(f"{expected} numbers without gradients, as a flight records none: use .detach() on the tensor")
     try:
         array = np.asarray(answer)
     except (TypeError, ValueError):  # such as rows of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "fiu":
         received = f"{array.dtype} of shape {array.shape}" if array.shape else shorten_repr(answer)
-        raise InputError(f"the controller must return an array of real numbers; got {received}")
+        raise InputError(f"{expected} an array of real numbers; got {received}")
     return array.astype(np.float64, copy=False)
 
 

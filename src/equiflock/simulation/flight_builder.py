@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from equiflock._runtime.checks import InputError, check_positive, shorten_repr
+from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses
-from equiflock.flock import Flock
+from equiflock.flock import Flock, check_comm_radius
 from equiflock.observations.aggregation import DelayedAggregation, Obstacles
 from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio
@@ -78,7 +78,7 @@ def flight(
         raise InputError(f"start must be a Flock of at least one flock; got {shorten_repr(start)}")
     # The arrays do not depend on R, so another R needs no new check of them.
     if comm_radius is not None:
-        start = Flock.view(*start.arrays, comm_radius=check_positive("comm_radius", comm_radius))
+        start = Flock.view(*start.arrays, comm_radius=check_comm_radius(comm_radius))
     environment = apply_shorthands(environment, radio=radio, body=body, failures=failures)
     body, failures = environment.body, None if environment.failures.is_empty else environment.failures
     sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles, radio=environment.radio)

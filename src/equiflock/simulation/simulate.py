@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from equiflock._runtime.checks import InputError, check_count, check_positive, is_finite, shorten_repr
+from equiflock._runtime.checks import InputError, check_count, check_positive, raise_wrong_choice, shorten_repr
 from equiflock._runtime.memory import read_physical_memory
 from equiflock.flock import Flock, Vectors
 from equiflock.observations.aggregation import Obstacles
@@ -19,6 +20,7 @@ from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
 from equiflock.protocols import AnyBody, Controller, Ending, Moment
+from equiflock.simulation import metrics
 from equiflock.simulation.body_motion import BodyState
 from equiflock.simulation.environment import Environment, apply_shorthands
 from equiflock.simulation.failures import Failures
@@ -28,9 +30,17 @@ from equiflock.version import __version__
 
 MAX_STEPS = 100_000_000
 """Largest number of steps of a flight."""
+STEP_TOLERANCE = 1e-9
+"""Relative rounding error with which a duration still is a whole number of steps."""
 
 Measure = Callable[[Moment], Float64[np.ndarray, " B"]]
 """A function of a moment that returns a number per flock, such as those in `equiflock.simulation.metrics`."""
+MOMENT_METRICS: Mapping[str, Measure] = {
+    name: metric
+    for name, metric in vars(metrics).items()
+    if inspect.isfunction(metric) and not name.startswith("_") and "subject" in inspect.signature(metric).parameters
+}
+"""Functions of `equiflock.metrics` that take a moment, by name."""
 
 
 def simulate(
@@ -49,7 +59,7 @@ def simulate(
     failures: Failures | None = None,
     body_state: BodyState | None = None,
     keep_every: int | None = 1,
-    record: Iterable[Measure] | Mapping[str, Measure] = (),
+    record: Iterable[Measure | str] | Mapping[str, Measure | str] = (),
     on_step: Callable[[Moment], object] | None = None,
     config: dict[str, Any] | None = None,
 ) -> Trajectory:
@@ -63,7 +73,7 @@ def simulate(
         start: the flock at t = 0.
         controller: a controller, such as `load("tanner")`.
         time_step: dt, in seconds.
-        duration: in seconds; the flight has T = duration / time_step steps, rounded.
+        duration: in seconds, at least one step; the flight has T = duration / time_step steps, rounded.
         comm_radius: R; default: that of `start`.
         environment: radio, body and failures, such as `Environment(radio=Radio(delay=1))`; default: the paper's.
         body: shorthand for that part of the environment, as are `radio` and `failures`.
@@ -74,8 +84,8 @@ def simulate(
         failures: see `body`.
         body_state: body state of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
         keep_every: interval of the frames to keep, in steps; None: none in between. The first and last are always kept.
-        record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`; their values are
-            in `series` under the functions' names, or the keys of a mapping, at every step whatever frames are kept.
+        record: functions of a moment to evaluate at every step, or names of metrics, such as "velocity_variance"; their
+            values are in `series` under their names, or the keys of a mapping, at every step whatever frames are kept.
             They receive the flocks that had not ended before; ended flocks keep their last values.
         on_step: called with every moment until all flocks have ended, for progress.
         config: further settings to store with the trajectory, JSON-serializable.
@@ -102,7 +112,7 @@ def simulate(
         "controller": getattr(controller, "name", type(controller).__name__),
         "senses": asdict(controller.senses),
         "time_step": loop.time_step,
-        "duration": float(duration),
+        "duration": compute_flown_duration(duration, time_step),
         "comm_radius": loop.comm_radius,
         "body": describe_part(environment.body),
         "ending": describe_part(ending),
@@ -156,15 +166,22 @@ def simulate(
 def count_steps(duration: float, time_step: float) -> int:
     """Return the number of steps of a duration, rounded to the nearest.
 
-    Raise InputError if the duration is negative, the time step is not positive, or there are more than MAX_STEPS steps.
+    Raise InputError if the duration is below one step, the time step is not positive, or there are more than MAX_STEPS
+    steps.
     """
-    check_positive("time_step", time_step)
-    if not is_finite(duration) or duration < 0:
-        raise InputError(f"duration must be a finite number of at least 0; got {shorten_repr(duration)}")
-    steps = float(duration) / time_step
+    steps = check_positive("duration", duration) / check_positive("time_step", time_step)
     if steps > MAX_STEPS:
         raise InputError(f"duration / time_step must be at most {MAX_STEPS:.0e} steps; got {steps:.3g}")
+    if steps < 1.0 - STEP_TOLERANCE:
+        raise InputError(f"duration must be at least one time step ({time_step:g} s); got {duration:g}")
     return round(steps)
+
+
+def compute_flown_duration(duration: float, time_step: float) -> float:
+    """Return `duration` if it is a whole number of steps, else the duration of the steps that are flown."""
+    steps = count_steps(duration, time_step)
+    is_whole = abs(duration / time_step - steps) <= STEP_TOLERANCE * steps
+    return float(duration) if is_whole else steps * time_step
 
 
 def describe_part(part: object) -> Any:
@@ -192,16 +209,28 @@ def _to_json_types(settings: dict[str, Any]) -> dict[str, Any]:
         raise InputError(f"config must be JSON-serializable: {error}") from None
 
 
-def _name_measures(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measure]:
+def find_metric(name: str, label: str = "a measure") -> Measure:
+    """Return the metric of that name; raise InputError, which begins with `label`, if there is none."""
+    if name not in MOMENT_METRICS:
+        raise_wrong_choice(label, name, tuple(MOMENT_METRICS))
+    return MOMENT_METRICS[name]
+
+
+def _name_measures(record: Iterable[Measure | str] | Mapping[str, Measure | str]) -> dict[str, Measure]:
     """Return the functions to record by the names of their series: the keys of a mapping, or their own names.
 
-    Raise InputError if functions in a list have the same name or none.
+    Raise InputError if functions in a list have the same name or none, or if there is no metric of a name.
     """
-    if callable(record) or not isinstance(record, Iterable):
-        raise InputError(f"record must be a list or a mapping of functions; got {shorten_repr(record)}")
+    if callable(record) or isinstance(record, str) or not isinstance(record, Iterable):
+        expected = "a list or a mapping of functions of a moment, or of names of metrics"
+        raise InputError(f"record must be {expected}; got {shorten_repr(record)}")
+    given = record.values() if isinstance(record, Mapping) else record
+    measures = [find_metric(each) if isinstance(each, str) else each for each in given]
+    for measure in measures:
+        if not callable(measure):
+            raise InputError(f"a measure must be a function of a moment or the name of a metric; got {measure!r}")
     if isinstance(record, Mapping):
-        return dict(record)
-    measures = list(record)
+        return dict(zip(record, measures, strict=True))
     names = [getattr(measure, "__name__", "") for measure in measures]
     if len(set(names)) < len(names) or "" in names:
         raise InputError(f"functions to record need distinct names, or a mapping from names to functions; got {names}")
@@ -260,7 +289,7 @@ class _FrameBuffer:
 class _SeriesBuffer:
     """The values of the functions to record, filled in during the flight."""
 
-    def __init__(self, steps: int, flocks: int, record: Iterable[Measure] | Mapping[str, Measure]) -> None:
+    def __init__(self, steps: int, flocks: int, record: Iterable[Measure | str] | Mapping[str, Measure | str]) -> None:
         self.measures = _name_measures(record)
         self.values = {name: np.empty((steps + 1, flocks)) for name in self.measures}
         self._changed = np.ones(flocks, bool)
@@ -272,7 +301,12 @@ class _SeriesBuffer:
             values = self.values[name]
             if not self._changed.all():
                 values[moment.step] = values[moment.step - 1]
-            values[moment.step, self._changed] = measure(_select_flocks(moment, self._changed))
+            measured = np.asarray(measure(_select_flocks(moment, self._changed)))
+            flocks = np.count_nonzero(self._changed)
+            if measured.dtype.kind not in "biuf" or measured.shape not in ((), (flocks,)):
+                received = f"{measured.dtype} of shape {measured.shape}"
+                raise InputError(f"the measure {name!r} must return a number per flock, ({flocks},); got {received}")
+            values[moment.step, self._changed] = measured
         self._changed = moment.flying
 
     def fill_rest(self, moment: Moment) -> None:

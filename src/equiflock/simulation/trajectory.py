@@ -18,7 +18,7 @@ from equiflock._runtime.checks import InputError, check_positive, shorten_repr
 from equiflock._runtime.checksums import compute_checksum, matches_checksum, read_json, write_json
 from equiflock._runtime.files import atomic_write, check_absent, delay_sigint
 from equiflock._runtime.memory import ReadOnlyDict
-from equiflock.flock import Condition, Flock, Groups, ObstacleIds, Roles
+from equiflock.flock import MAX_MAGNITUDE, Condition, Flock, Groups, ObstacleIds, Roles, check_comm_radius
 from equiflock.outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def _from_dataset(data: xarray.Dataset) -> Trajectory:
         **{name: data[name].values for name in (*FRAME_ARRAYS, *STATIC_ARRAYS, "steps")},
         outcomes=_map_outcomes(data),
         time_step=check_positive("time_step", data.attrs["time_step"]),
-        comm_radius=check_positive("comm_radius", data.attrs["comm_radius"]),
+        comm_radius=check_comm_radius(data.attrs["comm_radius"]),
         series=_select_variables(data, SERIES_PREFIX),
         config=dict(json.loads(data.attrs["config"])),
         body_state=_select_variables(data, BODY_PREFIX),
@@ -296,7 +296,9 @@ def _from_dataset(data: xarray.Dataset) -> Trajectory:
         and trajectory.times.shape == (frames,)
         and all(values.shape[:3] == (frames, B, N) for values in trajectory.body_state.values())
     )
-    if not (shapes_fit and np.isfinite(trajectory.times).all()):
+    # NaN fails the comparison. Kernels of metrics need the range in every frame.
+    values_fit = all((np.abs(array) <= MAX_MAGNITUDE).all() for array in (trajectory.positions, trajectory.velocities))
+    if not (shapes_fit and values_fit and np.isfinite(trajectory.times).all()):
         raise ValueError("shapes or values do not fit together")
     # The constructor checks roles and the numbers of obstacles and groups; `Flock.view` does not.
     Flock(*trajectory.flock().arrays, comm_radius=trajectory.comm_radius)

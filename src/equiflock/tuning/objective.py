@@ -125,7 +125,7 @@ def _check_numbers(duration: Any, time_step: Any, flocks: Any) -> None:
     """Raise InputError if `flocks` is given and not positive, or if the duration is shorter than one time step."""
     if flocks is not None:
         check_count("flocks", flocks)
-    check_count("duration / time_step", count_steps(duration, time_step))
+    count_steps(duration, time_step)
 
 
 def measure_flight(

@@ -1,0 +1,121 @@
+/* A flock of exported agents, for a build under sanitizers: it flies, and it receives damaged messages.
+
+   HEADER is the exported file, NAME and UPPER its prefix in both cases. Agents, messages and vectors are allocated with
+   their exact sizes, so that reading or writing beyond them is an error. Exit code 1 if an acceleration is not finite. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include HEADER
+
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define D JOIN(UPPER, D)
+#define MESSAGE JOIN(UPPER, MESSAGE)
+#define NEIGHBOURS JOIN(UPPER, NEIGHBOURS)
+typedef JOIN(NAME, agent) agent_type;
+
+static uint64_t state = 1;
+
+static uint64_t draw(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return state >> 33;
+}
+
+static float draw_float(float low, float high)
+{
+    return low + (high - low) * (float)(draw() % 65536u) / 65536.0f;
+}
+
+static void *allocate(size_t size)
+{
+    void *memory = malloc(size);
+    if (memory == NULL)
+        exit(1);
+    return memory;
+}
+
+/* Receive a copy whose memory ends where the message does. */
+static int receive_copy(agent_type *agent, const uint8_t *message, size_t length)
+{
+    uint8_t *copy = allocate(length > 0 ? length : 1);
+    int reason;
+    memcpy(copy, message, length);
+    reason = JOIN(NAME, receive)(agent, copy, length);
+    free(copy);
+    return reason;
+}
+
+/* Receive random bytes, a message of any length, and a message with changed bytes. */
+static void receive_damage(agent_type *agent, const uint8_t *valid)
+{
+    uint8_t damaged[MESSAGE + 8];
+    size_t i, length = draw() % (MESSAGE + 8u);
+    for (i = 0; i < sizeof damaged; i++)
+        damaged[i] = (uint8_t)draw();
+    receive_copy(agent, damaged, length);
+    receive_copy(agent, damaged, MESSAGE);
+    memcpy(damaged, valid, MESSAGE);
+    receive_copy(agent, damaged, length < MESSAGE ? length : MESSAGE);
+    for (i = 0; i < 1 + draw() % 4u; i++)
+        damaged[draw() % MESSAGE] = (uint8_t)draw();
+    receive_copy(agent, damaged, MESSAGE);
+}
+
+int main(void)
+{
+    enum { AGENTS = NEIGHBOURS + 4, STEPS = 12 };
+    agent_type *agents[AGENTS];
+    uint8_t *messages[AGENTS];
+    float *positions[AGENTS], *velocities[AGENTS], *acceleration = allocate(D * sizeof(float));
+    const float extremes[] = {0.0f, -0.0f, 1e-45f, 1e38f, -1e38f, INFINITY, NAN};
+    int i, j, d, step, received = 0;
+    for (i = 0; i < AGENTS; i++) {
+        agents[i] = allocate(sizeof(agent_type));
+        messages[i] = allocate(MESSAGE);
+        positions[i] = allocate(D * sizeof(float));
+        velocities[i] = allocate(D * sizeof(float));
+        JOIN(NAME, init)(agents[i], (uint32_t)i, (uint8_t)(i % 3));
+        for (d = 0; d < D; d++) {
+            positions[i][d] = draw_float(-0.7f, 0.7f);
+            velocities[i][d] = draw_float(-3.0f, 3.0f);
+        }
+    }
+    /* All send, all receive, all act; in the last steps one agent measures values that are extreme or none. */
+    for (step = 0; step < STEPS; step++) {
+        int is_extreme = step >= STEPS - 4;
+        if (is_extreme)
+            for (d = 0; d < D; d++) {
+                positions[0][d] = extremes[draw() % 7u];
+                velocities[0][d] = extremes[draw() % 7u];
+            }
+        for (i = 0; i < AGENTS; i++)
+            JOIN(NAME, begin)(agents[i], positions[i], velocities[i], messages[i]);
+        for (i = 0; i < AGENTS; i++) {
+            for (j = 0; j < AGENTS; j++) {
+                received += receive_copy(agents[i], messages[j], MESSAGE) == 0;
+                if (is_extreme)
+                    receive_damage(agents[i], messages[j]);
+            }
+            JOIN(NAME, end)(agents[i], acceleration);
+            for (d = 0; d < D; d++) {
+                if (!is_extreme && !isfinite(acceleration[d]))
+                    return 1;
+                if (isfinite(acceleration[d]))
+                    velocities[i][d] += 0.01f * fmaxf(fminf(acceleration[d], 20.0f), -20.0f);
+                positions[i][d] += 0.01f * velocities[i][d];
+            }
+        }
+    }
+    for (i = 0; i < AGENTS; i++) {
+        free(agents[i]);
+        free(messages[i]);
+        free(positions[i]);
+        free(velocities[i]);
+    }
+    free(acceleration);
+    printf("%d messages received\n", received);
+    return received > 0 ? 0 : 1;
+}

@@ -1,0 +1,75 @@
+"""Exported C code under sanitizers: no access out of bounds, no undefined behaviour, whatever messages arrive."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import equiflock as ef
+
+PROGRAM = Path(__file__).with_name("sanitized_flight.c")
+SANITIZERS = "address,undefined,float-cast-overflow"
+CHECKS = f"-fsanitize={SANITIZERS}", "-fno-sanitize-recover=all"
+FLAGS = "-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Werror", *CHECKS
+
+
+def build(program: Path, folder: Path, *flags: str) -> Path:
+    """Compile a program under sanitizers; skip the test where the compiler has none, and fail there in CI."""
+    binary = folder / "flight"
+    command = ["gcc", *FLAGS, *flags, str(program), "-o", str(binary), "-lm"]
+    try:
+        done = subprocess.run(command, text=True, capture_output=True)
+    except FileNotFoundError:
+        done = subprocess.CompletedProcess(command, 1, "", "gcc was not found: cannot find -lasan")
+    if "cannot find -l" in done.stderr and not os.environ.get("CI"):
+        pytest.skip("gcc's sanitizers are missing")
+    assert done.returncode == 0, done.stderr
+    return binary
+
+
+def fly(binary: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(binary)], text=True, capture_output=True, timeout=120)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "dimensions", "orbit", "flags"),
+    [
+        ("etdagnn", 2, ef.Orbit(), ()),
+        ("tdagnn", 2, None, ("-DAGENT_LAST_KNOWN=2",)),
+        ("starling", 2, ef.Orbit(), ()),
+        ("tanner-fixed", 3, None, ()),
+        ("etdagnn:comm_radius=5:time_scale=15", 3, None, ("-DAGENT_NEIGHBOURS=3",)),
+    ],
+)
+def test_exported_agents_have_no_undefined_behaviour(
+    name: str, dimensions: int, orbit: ef.Orbit | None, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    controller: Any = ef.load(name)
+    header = tmp_path / "agent.h"
+    ef.export(controller, header, dimensions=dimensions, orbit=orbit)
+    names = f'-DHEADER="{header}"', "-DNAME=agent", "-DUPPER=AGENT"
+    done = fly(build(PROGRAM, tmp_path, *names, *flags))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("messages received\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        ("volatile char *a = calloc((size_t)argc + 3, 1); return a[argc + 3];", "heap-buffer-overflow"),
+        ("return 1 << (31 + argc) > 0;", "shift exponent"),
+        ("return (int)(3e9f * (float)argc) > 0;", "outside the range of representable values"),
+    ],
+)
+def test_the_sanitizers_find_faults(statement: str, text: str, tmp_path: Path) -> None:
+    program = tmp_path / "faulty.c"
+    program.write_text(f"#include <stdlib.h>\nint main(int argc, char **argv) {{ (void)argv; {statement} }}\n")
+    done = fly(build(program, tmp_path))
+    assert done.returncode != 0
+    assert text in done.stderr
