@@ -15,6 +15,8 @@ from equiflock.bodies import body_names
 from equiflock.bodies.registry import body_class
 from equiflock.controllers.registry import UNIT_OPTIONS, split_law_options
 from equiflock.flock import Flock
+from equiflock.graph.radius_graph import compute_connectivity
+from equiflock.protocols import Controller
 from equiflock.scenarios import RandomDisk, Scenario, Stop, make_scenario
 from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, ring
 from equiflock.scenarios.random_disk import NoStartError
@@ -33,6 +35,12 @@ MAX_AGENTS_PAPER_RULE = 1_000
 """With more agents the paper's disk, of radius N^(1/4), is so dense that each agent has hundreds of neighbours."""
 MAX_DELAY = 10
 """Maximum delay in steps; a radio stores the states of all agents for this time."""
+MAX_HOPS = 10
+"""Maximum number of hops of a controller, for each of which agents store observations."""
+MAX_FIXED_EDGES = 5_000_000
+"""Maximum number of edges of the communication graph at t = 0, which controllers with a fixed topology store."""
+MAX_OBSTACLES = 500
+"""Maximum number of obstacles of a scenario; actions visit one after the other."""
 BODY_PARAMETERS = ("max_acceleration", "max_turn_rate", "lag")
 """Body parameters with sliders; a body may lack some of them."""
 OPTION_FIELDS = {"controller": "controller_options", "compare": "compare_options"}
@@ -235,13 +243,34 @@ class Setting(StrictModel):
             ) from None
         if flock.shape[2] != 2:
             raise InputError(f"live flights must have 2 dimensions; the scenario drew a flock with {flock.shape[2]}")
+        if (obstacles := int(flock.obstacles.max()) + 1) > MAX_OBSTACLES:
+            raise InputError(f"at most {MAX_OBSTACLES:,} obstacles are allowed; got {obstacles:,}")
+        check_total_agents(flock)
         for disk in self.disks:
             flock = add_obstacle(flock, disk.make_rim(self.rim_spacing))
-        if flock.shape[1] > MAX_TOTAL_AGENTS:
-            raise InputError(
-                f"at most {MAX_TOTAL_AGENTS:,} agents are allowed, including obstacle agents; got {flock.shape[1]:,}"
-            )
+            check_total_agents(flock)  # after each, as the rim of one may have a million agents
         return flock
+
+
+def check_total_agents(flock: Flock) -> None:
+    """Raise InputError if there are more than MAX_TOTAL_AGENTS agents, obstacle agents included."""
+    if flock.shape[1] > MAX_TOTAL_AGENTS:
+        raise InputError(
+            f"at most {MAX_TOTAL_AGENTS:,} agents are allowed, including obstacle agents; got {flock.shape[1]:,}"
+        )
+
+
+def check_controller_memory(controller: Controller, flock: Flock) -> None:
+    """Raise InputError if a controller would store more than MAX_HOPS hops or MAX_FIXED_EDGES edges for a flock."""
+    if controller.senses.hops > MAX_HOPS:
+        raise InputError(f"live flights have at most {MAX_HOPS} hops; the controller has {controller.senses.hops:,}")
+    if controller.senses.topology == "fixed":
+        edges = int(compute_connectivity(flock).degrees.sum())
+        if edges > MAX_FIXED_EDGES:
+            raise InputError(
+                f"a controller with a fixed topology takes at most {MAX_FIXED_EDGES:,} edges; the flock has {edges:,}: "
+                "choose fewer agents, a larger start disk, or another controller"
+            )
 
 
 def check_law_options(options: dict[str, Any]) -> None:
