@@ -14,6 +14,7 @@ from equiflock.cli.plugins import import_plugin
 from equiflock.cli.shared_options import ScenarioName, ScenarioOptions, ScenarioOptionsArgument, build_scenario
 from equiflock.cli.terminal import PREPARING_TEXT, out, progress
 from equiflock.controllers import load
+from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.simulation.flight_jobs import fly, scenario_to_dict
 from equiflock.simulation.trajectory import Trajectory, load_trajectories
 
@@ -34,7 +35,7 @@ class Animate:
     """Simulated seconds per second of film."""
     dots_per_inch: int = 110
     """Resolution; a panel is 4.8 inches wide."""
-    controller: str = "tanner"
+    controller: str = DEFAULT_CONTROLLER
     """New flight: the controller, as for `equiflock simulate`."""
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from equiflock._runtime.checks import InputError, shorten_repr
+from equiflock._runtime.checks import InputError, format_names, shorten_repr
 from equiflock.bodies import body_names
 from equiflock.bodies.registry import body_class
 from equiflock.controllers.registry import UNIT_OPTIONS, split_law_options
+from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.flock import Flock
 from equiflock.graph.radius_graph import compute_connectivity
 from equiflock.protocols import Controller
@@ -67,10 +68,13 @@ def format_validation_error(error: ValidationError) -> str:
     first = error.errors()[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])  # a message of equiflock's
+    if first["type"] == "union_tag_invalid":  # its message lists all commands
+        commands = format_names(first["ctx"]["expected_tags"].split(", "))
+        return f"command must be one of {commands}; got {shorten_repr(first['ctx']['tag'])}"
     path = [str(part) for part in first["loc"]]
     # Objects are too long to quote.
     received = "" if isinstance(first["input"], dict) else f"; got {first['input']!s:.40}"
-    return f"{path[-1].replace('_', ' ')}: {first['msg']}{received}" if path else f"{first['msg']}{received}"
+    return f"{path[-1].replace('_', ' '):.40}: {first['msg']}{received}" if path else f"{first['msg']}{received}"
 
 
 class EnvironmentSetting(StrictModel):
@@ -125,7 +129,7 @@ class Setting(StrictModel):
     """Name of a scenario."""
     options: Annotated[dict[str, Any], Field(max_length=50)] = Field(default_factory=dict)
     """Scenario fields that differ from their defaults."""
-    controller: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] = "etdagnn"
+    controller: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] = DEFAULT_CONTROLLER
     """Name of a controller; options after the name of a law are moved to `controller_options`."""
     controller_options: LawOptions = Field(default_factory=dict)
     """Options of the law that differ from their defaults."""
