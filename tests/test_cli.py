@@ -17,6 +17,7 @@ import equiflock as ef
 from equiflock import cli
 from equiflock._runtime.checksums import write_json
 from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.viewer.setting import Setting
 from tests.cli.commands import failure, run, start
 
 
@@ -29,7 +30,7 @@ def test_simulate_prints_metrics_and_saves_the_flight(capsys: pytest.CaptureFixt
         assert word in printed
     saved = ef.Trajectory.load(path)
     assert len(saved.times) == 3
-    assert (saved.config["controller"], saved.config["start"]["seed"]) == ("tanner", 5)
+    assert (saved.config["controller"], saved.config["start"]["seed"]) == ("starling", 5)
     assert (saved.positions[0] == ef.random_disk(1, 20, seed=5).positions[0]).all()
 
 
@@ -356,6 +357,22 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_docstring(name: str) 
 
 def test_an_unknown_controller_without_a_close_name_gets_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean" not in failure(capsys, "simulate", "--controller", "nosuch")
+
+
+def test_errors_on_unknown_names_are_short(capsys: pytest.CaptureFixture[str]) -> None:
+    text = failure(capsys, "simulate", "--controller", "nosuch")
+    assert "and 18 more (equiflock.controller_names() lists all), or a controller that you registered" in text
+    assert "has no option 'nosuch'; it has agents, " in failure(capsys, "simulate", "--scenario", "flocking:nosuch=1")
+    for name in ("x" * 5000, "\0"):
+        assert len(failure(capsys, "simulate", "--controller", name)) < 400
+
+
+def test_commands_that_fly_have_the_same_default_controller() -> None:
+    defaults = {"view page": Setting().controller}
+    for name in ("simulate", "view", "animate", "deploy", "sweep"):
+        command = getattr(importlib.import_module(f"equiflock.cli.{name}"), cli.COMMANDS[name][0])
+        defaults[name] = command().controller
+    assert set(defaults.values()) == {"starling"}
 
 
 def test_help_lists_every_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:

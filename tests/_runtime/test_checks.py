@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from equiflock._runtime.checks import InputError, check_count, check_positive, raise_wrong_choice, suggest_name
+from equiflock._runtime.checks import (
+    InputError,
+    check_count,
+    check_positive,
+    format_names,
+    raise_wrong_choice,
+    suggest_name,
+)
 
 
 def test_counts_are_whole_numbers() -> None:
@@ -33,11 +40,26 @@ def test_a_misspelled_name_gets_a_suggestion() -> None:
         ("reynolds-local", "reynolds"),  # the known name is a prefix
         ("nosuch", None),
         ("ab", None),  # edit distance 2 from "go", with no letter in common
+        ("max", None),  # edit distance 2 from "mean", with two of three letters changed
+        ("maen", "mean"),  # two letters swapped
+        ("tanenr", "tanner"),
+        ("tanner" * 100_000, "tanner"),  # at once, although it is long
+        ("x" * 1_000_000, None),
         ("", None),
     ],
 )
 def test_suggestions_are_close(name: str, suggestion: str | None) -> None:
-    assert suggest_name(name, ("tanner", "tanner-dynamic", "reynolds", "go")) == suggestion
+    assert suggest_name(name, ("tanner", "tanner-dynamic", "reynolds", "go", "mean")) == suggestion
+
+
+def test_long_lists_of_names_are_shortened() -> None:
+    names = tuple(f"name-{number}" for number in range(23))
+    with pytest.raises(InputError) as error:
+        raise_wrong_choice("name", "x" * 1000, names, ", or your own")
+    text = str(error.value)
+    assert text.startswith("name must be one of 'name-0', 'name-1', 'name-2', 'name-3', 'name-4' and 18 more, or your")
+    assert len(text) < 220
+    assert format_names(names[:12]) == ", ".join(names[:12])
 
 
 @pytest.mark.parametrize(

@@ -117,3 +117,15 @@ def test_argument_must_be_a_flock(wrong: Any) -> None:
     for metric in (ef.metrics.velocity_variance, ef.metrics.component_count, ef.metrics.diameter):
         with pytest.raises(InputError, match="a metric needs a Flock, a Moment or a Trajectory; got"):
             metric(wrong)
+
+
+def test_a_graph_that_does_not_fit_into_memory_is_refused_before_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    flock = ef.random_disk(agents=100)
+    edges = len(radius_graph(flock).senders)
+    monkeypatch.setattr("equiflock._runtime.memory.read_physical_memory", lambda: 8.0 * edges)
+    radius_graph(flock)
+    monkeypatch.setattr("equiflock._runtime.memory.read_physical_memory", lambda: 8.0 * edges - 1)
+    with pytest.raises(
+        InputError, match=f"a graph of {edges:,} edges needs .* GiB, more than this machine has: spread"
+    ):
+        radius_graph(flock)

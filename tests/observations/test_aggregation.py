@@ -301,3 +301,8 @@ def test_steps_that_are_rolled_back_leave_no_trace(steps: int, radio: Radio | No
             arguments.previous[:] = np.nan
         ours.rollback()
         assert ours.observe(now).tobytes() == twin.observe(now).tobytes()
+
+
+def test_observations_that_do_not_fit_into_memory_are_refused_before_allocation() -> None:
+    with pytest.raises(InputError, match=r"observing 1,000,000,000 hops of 30 agents needs .* GiB, .*: lower hops"):
+        observe(random_disk(agents=30), paper_senses("mean", 10**9))

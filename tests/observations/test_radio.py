@@ -260,3 +260,10 @@ def test_radio_must_be_a_radio() -> None:
         InputError, match=r"radio must be a Radio, such as equiflock.Radio\(packet_loss=0.2\), or None; got 0.2"
     ):
         DelayedAggregation(paper_senses(), radio=0.2)
+
+
+def test_messages_that_do_not_fit_into_memory_are_refused_before_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    sensing = DelayedAggregation(paper_senses("mean", 1), radio=Radio(delay=1000))
+    monkeypatch.setattr("equiflock._runtime.memory.read_physical_memory", lambda: 1e6)
+    with pytest.raises(InputError, match=r"keeping the messages of 1,001 steps needs .* GiB, .*: lower delay"):
+        sensing.observe(random_disk(agents=30))

@@ -72,3 +72,13 @@ def test_a_corridor_without_possible_leaders_raises_an_error() -> None:
         ef.make_scenario("corridor", agents=10, sides=300).draw()
     with pytest.raises(InputError, match="gap must be a finite number above 0"):
         ef.make_scenario("corridor:gap=0")
+
+
+def test_a_corridor_of_too_many_agents_is_refused_before_allocation() -> None:
+    with pytest.raises(InputError, match="obstacle agents included, must be at most 100,000,000; got 1,000,000,100"):
+        Corridor(disks=1000, sides=1_000_000)
+
+
+def test_a_corridor_may_have_thousands_of_disks() -> None:
+    start = Corridor(ef.RandomDisk(agents=30, min_separation=1e-5), disks=3000, sides=3, leaders=1).draw()
+    assert start.obstacles.max() + 1 == 3000

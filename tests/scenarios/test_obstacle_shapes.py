@@ -9,7 +9,7 @@ import pytest
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
-from equiflock.scenarios.obstacle_shapes import add_obstacle, polygon_radius, ring, wall
+from equiflock.scenarios.obstacle_shapes import add_obstacle, add_obstacles, polygon_radius, ring, wall
 
 
 @pytest.mark.parametrize("options", [{"sides": 12}, {"spacing": 0.1}])
@@ -41,6 +41,26 @@ def test_obstacles_are_numbered_one_after_the_other_in_every_flock() -> None:
     assert (two.positions[:, :10] == flock.positions).all()
     assert two.positions[:, 13:, 1].tolist() == [[0.0] * 3, [1.0] * 3]
     assert (two.groups[:, 10:] == -1).all()
+
+
+def test_several_obstacles_are_those_added_one_after_the_other() -> None:
+    flock = add_obstacle(ef.random_disk(flocks=2, agents=10), ring((9.0, 9.0), 0.5, sides=3))
+    rims = np.array([[ring((x, y), 0.5, sides=4) for x in (3.0, 6.0, 9.0)] for y in (0.0, 1.0)])
+    expected = flock
+    for rim in rims.swapaxes(0, 1):
+        expected = add_obstacle(expected, rim)
+    for array, expected_array in zip(add_obstacles(flock, rims).arrays, expected.arrays, strict=True):
+        assert np.array_equal(array, expected_array)
+        assert array.dtype == expected_array.dtype
+
+
+@pytest.mark.parametrize("spacing", [1e-6, 1e-9, 5e-324])
+def test_shapes_of_too_many_agents_are_refused_before_allocation(spacing: float) -> None:
+    for make in (lambda: ring((50.0, 50.0), 5.0, spacing=spacing), lambda: wall((0.0, 0.0), (5.0, 0.0), spacing)):
+        with pytest.raises(InputError, match=r"an obstacle must have at most 1,000,000 agents; got .*: choose"):
+            make()
+    with pytest.raises(InputError, match=r"at most 1,000,000 agents; got 1e\+06"):
+        ring((0.0, 0.0), 1.0, sides=1_000_001)
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,10 @@ def flying_count(moment: Moment) -> NDArray[Any]:
         ({"comm_radius": 0.0}, "comm_radius must be a finite number above 0"),
         ({"duration": 1e300}, "duration / time_step must be at most 1e\\+08 steps"),
         ({"duration": 9e5, "keep_every": 1}, "frames needs .* GiB, more than this machine has: raise keep_every"),
+        (
+            {"duration": 1e6, "keep_every": None, "record": {str(k): flying_count for k in range(1000)}},
+            "recording 100,000,000 steps needs .* GiB, more than this machine has: shorten the flight",
+        ),
         ({"keep_every": 0}, "keep_every must be a whole number of at least 1"),
         ({"config": {"a": object()}}, "config must be JSON-serializable"),
     ],

@@ -97,6 +97,7 @@ def test_too_many_edges_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(build_links(flock).edges) == count
     monkeypatch.setattr(frames, "MAX_EDGES", count - 1)
     assert len(build_links(flock).edges) == 0
+    assert len(build_links(flock, fixed_graph=ef.radius_graph(flock)).edges) == 0
 
 
 def test_the_obstacle_rule_all_shows_all_edges() -> None:

@@ -13,6 +13,7 @@ import pytest
 import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.scenarios.obstacle_shapes import add_obstacle, ring, wall
+from equiflock.viewer import frames
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.setting import MAX_DISKS, DiskObstacle
 from tests.viewer.live_simulations import fly, live_simulation
@@ -263,3 +264,42 @@ def test_each_flight_has_the_orbit_technique_of_its_controller(tmp_path: Path) -
     assert [run.config["orbit"]["near"] for run in live.to_trajectories()] == [0.25, 1.0]
     # What is dropped into a scenario without obstacles is avoided in the same way.
     assert live_simulation(controller=tuned).flights[0].sensing.orbit == ef.Orbit(near=0.25)
+
+
+def test_messages_of_a_dense_flock_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = live_simulation(environment={"packet_loss": 0.5})
+    live.edges = True
+    fly(live, 2)
+    assert len(live.make_pictures()[0].links.edges) > 0
+    monkeypatch.setattr(frames, "MAX_EDGES", 10)
+
+    def fail(*_: object) -> None:
+        raise AssertionError("messages were listed")
+
+    monkeypatch.setattr(live.flights[0].sensing, "compute_message_graph", fail)
+    assert len(live.make_pictures()[0].links.edges) == 0
+
+
+def test_a_disk_with_too_many_agents_is_not_added() -> None:
+    live = live_simulation(compare="etdagnn", options={"min_separation": 1e-3})
+    before = [flight.flock for flight in live.flights]
+    with pytest.raises(InputError, match="at most 20,000 agents are allowed, including obstacle agents; got 31,446"):
+        live.add_disk(DiskObstacle(x=50.0, y=50.0, radius=5.0))
+    assert [flight.flock for flight in live.flights] == before
+
+
+def test_controllers_have_at_most_ten_hops() -> None:
+    with pytest.raises(InputError, match="live flights have at most 10 hops; the controller has 100,000"):
+        live_simulation(scenario="goal", controller="gu-leader", controller_options={"hops": 100_000})
+    live = live_simulation(scenario="goal", controller="gu-leader", controller_options={"hops": 10})
+    with pytest.raises(InputError, match="live flights have at most 10 hops; the controller has 11"):
+        live.change_law(0, {"hops": 11})
+    assert live.setting.controller_options == {"hops": 10}
+
+
+def test_fixed_graphs_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    live_simulation(controller="tanner-fixed")
+    monkeypatch.setattr("equiflock.viewer.setting.MAX_FIXED_EDGES", 10)
+    with pytest.raises(InputError, match=r"fixed topology takes at most 10 edges; the flock has .*: choose fewer"):
+        live_simulation(controller="tanner-fixed")
+    live_simulation(controller="tanner-dynamic")

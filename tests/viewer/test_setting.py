@@ -193,3 +193,18 @@ def test_a_failed_search_suggests_options_of_the_page() -> None:
     with pytest.raises(InputError, match="increase R, or choose another start disk") as error:
         Setting(agents=2000, radius_rule="quarter-power", comm_radius=0.1).draw()
     assert "min_degree" not in str(error.value)
+
+
+@pytest.mark.parametrize("spacing", [1e-3, 1e-6, 1e-9])
+def test_rims_of_too_many_agents_are_refused(spacing: float) -> None:
+    disk = DiskObstacle(x=50.0, y=50.0, radius=5.0)
+    setting = Setting(agents=10, disks=(disk,), options={"min_separation": spacing})
+    with pytest.raises(InputError, match=r"at most 20,000 agents|at most 1,000,000 agents"):
+        setting.draw()
+
+
+def test_corridors_of_too_many_disks_are_refused() -> None:
+    options = {"disks": 501, "sides": 3, "leaders": 1, "min_separation": 1e-5}
+    setting = Setting(scenario="corridor", agents=30, options=options)
+    with pytest.raises(InputError, match="at most 500 obstacles are allowed; got 501"):
+        setting.draw()

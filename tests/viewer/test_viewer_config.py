@@ -52,6 +52,15 @@ def test_a_scaled_controller_is_offered_if_the_initial_setting_has_it() -> None:
         viewer_config.load("tanner:time_scale=3", {})
 
 
+@pytest.mark.parametrize(
+    ("name", "options"), [("nosuch", {}), ("x" * 1000, {}), ("tanner", {"x" * 900: 1}), ("etdagnn", {"hops": 2})]
+)
+def test_errors_on_unknown_names_fit_into_a_notice_of_the_page(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as error:
+        ViewerConfig().load(name, options)
+    assert len(str(error.value)) < 220
+
+
 def test_text_options_must_be_offered_or_part_of_the_initial_setting(own_registry: None) -> None:
     ef.feature("soft", vector="position")(lambda square: 1.0 / (1.0 + square))
     plain, begun = ViewerConfig(), ViewerConfig(Setting(controller="tanner:potential=soft"))

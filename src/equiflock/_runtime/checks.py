@@ -10,8 +10,11 @@ import numpy as np
 
 LARGEST_COUNT = 2**63 - 1
 """Largest int64."""
-MAX_EDITS, MIN_PREFIX = 2, 3
-"""How close a known name must be for a suggestion: the largest edit distance, and the least length of a prefix."""
+MAX_EDITS, LETTERS_PER_EDIT, MIN_PREFIX = 2, 3, 3
+"""How close a known name must be for a suggestion: the largest edit distance, the letters for each edit after the
+first, and the least length of a prefix."""
+MAX_LISTED_NAMES, SHORT_LIST_NAMES = 12, 5
+"""Most names that an error lists, and how many it lists if there are more."""
 
 
 class InputError(ValueError):
@@ -56,19 +59,28 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
 def raise_wrong_choice(name: str, value: object, choices: tuple[str, ...], more: str = "") -> NoReturn:
     """Raise InputError for a name that is not among `choices`; `more` continues the list, such as ", or a file"."""
     hint = format_suggestion(str(value), choices)
-    raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}{more}; got {value!r}{hint}")
+    raise InputError(f"{name} must be one of {format_names(map(repr, choices))}{more}; got {shorten_repr(value)}{hint}")
+
+
+def format_names(names: Iterable[str]) -> str:
+    """Return names separated by commas; of more than MAX_LISTED_NAMES the first few "and 18 more"."""
+    names = list(names)
+    if len(names) <= MAX_LISTED_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:SHORT_LIST_NAMES])} and {len(names) - SHORT_LIST_NAMES} more"
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` is probably a misspelling of, or None if none is close.
 
-    Close names differ by an edit distance of at most `MAX_EDITS`, or one begins with the other, which then has at least
-    `MIN_PREFIX` letters. Case is ignored. Names that begin with `name` come first, then those of least distance.
+    Close names differ by an edit distance of at most `MAX_EDITS`, or 1 if they have fewer than six letters, or one
+    begins with the other, which then has at least `MIN_PREFIX` letters. Case is ignored. Names that begin with `name`
+    come first, then those of least distance.
     """
     typed = name.casefold()
-    distances = {each: _compute_edit_distance(typed, each.casefold()) for each in known}
-    close = [each for each, distance in distances.items() if _is_close(typed, each.casefold(), distance)]
-    return min(close, key=lambda each: (not each.casefold().startswith(typed), distances[each]), default=None)
+    close = {each: each.casefold() for each in known if _is_close(typed, each.casefold())}
+    order = {each: (not word.startswith(typed), _compute_edit_distance(typed, word)) for each, word in close.items()}
+    return min(order, key=order.__getitem__, default=None)
 
 
 def format_suggestion(name: str, known: Iterable[str]) -> str:
@@ -77,21 +89,33 @@ def format_suggestion(name: str, known: Iterable[str]) -> str:
     return "" if suggestion is None else f"; did you mean {suggestion!r}?"
 
 
-def _is_close(a: str, b: str, distance: int) -> bool:
-    """Return whether two names with this edit distance are close enough for a suggestion (see `suggest_name`)."""
+def _is_close(a: str, b: str) -> bool:
+    """Return whether two names are close enough for a suggestion (see `suggest_name`)."""
     short, long = sorted((a, b), key=len)
-    # Two short names, such as "no" and "xy", may be two edits apart and have nothing in common.
-    return distance <= min(MAX_EDITS, len(short) - 1) or (len(short) >= MIN_PREFIX and long.startswith(short))
+    if len(short) >= MIN_PREFIX and long.startswith(short):
+        return True
+    # Two short names, such as "max" and "mean", may be two edits apart and have little in common.
+    most = min(MAX_EDITS, max(len(short) // LETTERS_PER_EDIT, 1), len(short) - 1)
+    # The distance is at least the difference in length, which takes no time for a long text.
+    return len(long) - len(short) <= most and _compute_edit_distance(short, long) <= most
 
 
 def _compute_edit_distance(a: str, b: str) -> int:
-    """Return the Levenshtein distance: the least number of insertions, deletions and substitutions from a to b."""
-    # Dynamic programming over prefixes of a; `row[j]` is the distance from the current prefix to b[:j].
+    """Return the least number of edits from a to b: insert, delete or replace a letter, or swap two adjacent ones.
+
+    No letter is edited twice (optimal string alignment).
+    """
+    # Dynamic programming over prefixes of a: `row[j]` is the distance from the current prefix to b[:j].
+    before: list[int] = []
     row = list(range(len(b) + 1))
-    for i, letter in enumerate(a, start=1):
-        diagonal, row[0] = row[0], i
-        for j, other in enumerate(b, start=1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (letter != other))
+    for i, letter in enumerate(a):
+        following = [i + 1]
+        for j, other in enumerate(b):
+            distance = min(row[j + 1] + 1, following[j] + 1, row[j] + (letter != other))
+            if i > 0 and j > 0 and letter == b[j - 1] and a[i - 1] == other:
+                distance = min(distance, before[j - 1] + 1)
+            following.append(distance)
+        before, row = row, following
     return row[-1]
 
 

@@ -1,4 +1,4 @@
-"""Read-only arrays and dictionaries, and the physical memory of the machine."""
+"""Read-only arrays and dictionaries, and checks against the physical memory of the machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from typing import Any, NoReturn
 
 from numpy.typing import NDArray
+
+from equiflock._runtime.checks import InputError
 
 
 def as_read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -35,3 +37,12 @@ def read_physical_memory() -> float:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
         return float("inf")
+
+
+def check_fits_memory(purpose: str, size: float, advice: str) -> None:
+    """Raise InputError if `size` bytes exceed the physical memory: before an allocation, which may succeed at first.
+
+    `purpose` is the subject of the message, such as "keeping 100 frames", and `advice` says what to do.
+    """
+    if size > read_physical_memory():
+        raise InputError(f"{purpose} needs {size / 2**30:,.0f} GiB, more than this machine has: {advice}")

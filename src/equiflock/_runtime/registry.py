@@ -6,7 +6,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
-from equiflock._runtime.checks import InputError, format_suggestion, raise_wrong_choice, shorten_repr
+from equiflock._runtime.checks import (
+    MAX_LISTED_NAMES,
+    InputError,
+    format_names,
+    format_suggestion,
+    raise_wrong_choice,
+    shorten_repr,
+)
 from equiflock._runtime.specs import Spec, format_spec
 
 Part = TypeVar("Part")
@@ -50,7 +57,8 @@ class Registry(Generic[Part]):
 
     def raise_unknown(self, name: object, names: tuple[str, ...], label: str = "") -> NoReturn:
         """Raise InputError for a name that is not among `names`."""
-        raise_wrong_choice(label or self.kind, name, names, self.plugin_hint)
+        listing = f" (equiflock.{self.kind}_names() lists all)" if len(names) > MAX_LISTED_NAMES else ""
+        raise_wrong_choice(label or self.kind, name, names, listing + self.plugin_hint)
 
     def check_class(self, name: str, definition: Any, method: str) -> None:
         """Raise InputError if it is not a frozen dataclass with this method and a default for every field."""
@@ -72,7 +80,8 @@ class Registry(Generic[Part]):
         merged = {**options, **spec.options}
         if unknown := sorted(merged.keys() - set(known)):
             raise InputError(
-                f"{self.kind} {spec.name!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}"
+                f"{self.kind} {spec.name!r} has no option {shorten_repr(unknown[0])}; it has "
+                f"{format_names(known) or 'none'}"
                 f"{format_suggestion(unknown[0], known)}"
             )
         return merged

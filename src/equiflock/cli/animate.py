@@ -20,6 +20,7 @@ from equiflock.cli.shared_options import (
 )
 from equiflock.cli.terminal import PREPARING_TEXT, out, progress
 from equiflock.controllers import load
+from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.simulation.flight_jobs import fly, scenario_to_dict
 from equiflock.simulation.trajectory import Trajectory, load_trajectories
 
@@ -40,7 +41,7 @@ class Animate:
     """Simulated seconds per second of film."""
     dots_per_inch: int = 110
     """Resolution; a panel is 4.8 inches wide."""
-    controller: str = "tanner"
+    controller: str = DEFAULT_CONTROLLER
     """New flight: the controller, as for `equiflock simulate`."""
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)

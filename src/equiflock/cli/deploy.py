@@ -24,6 +24,7 @@ from equiflock.cli.shared_options import (
 )
 from equiflock.cli.terminal import PREPARING_TEXT, err, out, progress
 from equiflock.controllers import load
+from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.deployment.exported_agents import AgentKind
 from equiflock.scenarios.registry import choose_orbit
 from equiflock.simulation.simulate import count_steps
@@ -41,7 +42,7 @@ class Deploy:
     An agent's process has only its own measurements and the messages that it receives.
     """
 
-    controller: str = "etdagnn"
+    controller: str = DEFAULT_CONTROLLER
     """A decentralized controller, as for `equiflock simulate`."""
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_
 
 import tyro
 
-from equiflock._runtime.checks import InputError, format_suggestion
+from equiflock._runtime.checks import InputError, format_names, format_suggestion
 from equiflock._runtime.specs import CONSTANT_WORDS, is_union, parse_spec, read_field_docstrings
 from equiflock.bodies import body_names, make_body
 from equiflock.cli.jobs import WorkerOptions
@@ -389,7 +389,7 @@ def _check_scenario_options(scenario: Scenario, unknown: Collection[str]) -> Non
     for name in other_options.intersection(unknown):
         options = sorted(collect_options(scenario))
         raise InputError(
-            f"scenario {scenario.name!r} has no option {name!r}; it has {', '.join(options)}"
+            f"scenario {scenario.name!r} has no option {name!r}; it has {format_names(options)}"
             f"{format_suggestion(name, options)}"
         )
 

@@ -24,6 +24,7 @@ from equiflock.cli.shared_options import (
 )
 from equiflock.cli.terminal import PREPARING_TEXT, out, print_orbit, print_table, progress
 from equiflock.controllers import load
+from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.evaluation.summary import RECORDED_METRICS, summarize, summarize_outcomes
 from equiflock.flock import Role
 from equiflock.scenarios.registry import choose_orbit
@@ -33,9 +34,10 @@ from equiflock.simulation.simulate import count_steps
 ControllerName = Annotated[
     str,
     tyro.conf.arg(
-        help="Controller: a law such as tanner, reynolds or cucker-smale, a trained network such as etdagnn (etdagnn:3 "
-        "for training seed 3), a weights file (.safetensors), or your own (see --plugin); docs/guide.md and "
-        "equiflock.controller_names() list all. Options follow the name: tanner:clamp=5, or name:key=value:key=value. "
+        help="Controller: a trained network such as starling or etdagnn (etdagnn:3 for training seed 3), a law such as "
+        "tanner, reynolds or cucker-smale, a weights file (.safetensors), or your own (see --plugin); docs/guide.md "
+        "and equiflock.controller_names() list all. Options follow the name: tanner:clamp=5, or "
+        "name:key=value:key=value. "
         "Every controller has the options comm_radius and time_scale, which scale it to a robot: "
         "etdagnn:comm_radius=5:time_scale=15 is for a communication range of 5 m and 15 times slower motion."
     ),
@@ -46,7 +48,7 @@ ControllerName = Annotated[
 class Simulate:
     """Simulate random flocks under a controller and print metrics."""
 
-    controller: ControllerName = "tanner"
+    controller: ControllerName = DEFAULT_CONTROLLER
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
     environment: EnvironmentArgument = field(default_factory=EnvironmentOptions)

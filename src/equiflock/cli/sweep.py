@@ -12,6 +12,7 @@ from equiflock.cli.jobs import WorkerOptions, try_controller
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
 from equiflock.cli.shared_options import EnvironmentAxes, EnvironmentAxesArgument, report_duration
 from equiflock.cli.terminal import out, parse_floats, parse_integers, print_paths, print_table
+from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.learning.recipe import EXPERT, DAgger
 from equiflock.scenarios import RandomDisk
 
@@ -40,7 +41,7 @@ class Sweep(WorkerOptions):
     interrupted sweep, and a sweep may be extended.
     """
 
-    controller: str = "etdagnn"
+    controller: str = DEFAULT_CONTROLLER
     """Controllers, such as etdagnn,tdagnn,tanner, each as for `equiflock simulate`."""
     agents: str = "25,50,100,200,400"
     """Flock sizes N, such as 25,50 or 10-20."""

@@ -19,6 +19,7 @@ from equiflock._runtime.specs import parse_spec
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
 from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, err, out, progress
 from equiflock.controllers.registry import WEIGHTS_SUFFIX
+from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.simulation.trajectory import Trajectory, load_trajectories
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class View:
     flights: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """One or two saved flights to replay: from `equiflock simulate --save`, saved from the page, or a job of
     `equiflock reproduce` or `evaluate` (jobs/*.csv in its run directory), which is simulated again."""
-    controller: str = "etdagnn"
+    controller: str = DEFAULT_CONTROLLER
     """Initial controller, as for `equiflock simulate`; the page can switch to any other."""
     compare: str | None = None
     """Second controller, simulated side by side with the first."""

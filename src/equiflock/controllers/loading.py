@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from equiflock._runtime.checks import InputError, check_count, format_suggestion, shorten_repr
+from equiflock._runtime.checks import InputError, check_count, format_names, format_suggestion, shorten_repr
 from equiflock._runtime.imports import require_torch
 from equiflock.controllers.networks.architecture import NETWORKS
 from equiflock.controllers.networks.compiled import CompiledNetwork
@@ -56,7 +56,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     name, options = parse_controller_name(os.fspath(name), options)
     # The error for an unknown name lists the known ones; naming a directory is a common mistake.
     if name not in controller_names() and not name.endswith(WEIGHTS_SUFFIX):
-        if name and Path(name).is_dir():
+        if os.path.isdir(name):  # noqa: PTH112  # Path raises OSError for a long name
             raise InputError(f"{name} is a directory: name the weights file in it, such as {name}/weights.safetensors")
         CONTROLLERS.raise_unknown(name, controller_names())
     units, own = split_unit_options(options)
@@ -148,10 +148,10 @@ def _build_registered_module(weights: Weights) -> Any:
 def _make_options_error(name: str, options: Mapping[str, Any], error: TypeError) -> InputError:
     """Return an error about the first unknown option, or about `error` if all are known; it lists the options."""
     own = ["seed"] if name in bundled_names() else [option.name for option in controller_options(name)]
-    takes = f"its options are {', '.join((*own, *UNIT_OPTIONS))}"
+    takes = f"its options are {format_names((*own, *UNIT_OPTIONS))}"
     if own and (unknown := [key for key in options if key not in own]):
         hint = format_suggestion(unknown[0], (*own, *UNIT_OPTIONS))
-        return InputError(f"controller {name!r} has no option {unknown[0]!r}; {takes}{hint}")
+        return InputError(f"controller {name!r} has no option {shorten_repr(unknown[0])}; {takes}{hint}")
     return InputError(f"controller {name!r} cannot be made with the options {dict(options)}: {error}; {takes}")
 
 

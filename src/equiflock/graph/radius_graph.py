@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int64
 
 from equiflock._runtime import threads
 from equiflock._runtime.jit import Array, Index, kernel
-from equiflock._runtime.memory import as_read_only
+from equiflock._runtime.memory import as_read_only, check_fits_memory
 from equiflock._runtime.threads import split_flocks
 from equiflock.flock import FOLLOWER, NO_GROUP, OBSTACLE, Flock, Roles, Vectors, check_comm_radius, check_flock
 from equiflock.graph.cell_list import (
@@ -138,7 +138,7 @@ def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
 
     Only followers have neighbours; stopped and drifting agents have none, and silent and stopped agents are not
     senders. Coincident agents (|r_ij| = 0) are neighbours like any others. Lists of senders are not sorted. Memory is
-    O(N + edges). Raise NumericRangeError if a position is out of range.
+    O(N + edges). Raise NumericRangeError if a position is out of range, and InputError if the machine lacks the memory.
 
     Args:
         flock: the agents now.
@@ -149,6 +149,8 @@ def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     roles = flock.roles if flock.all_working else flock.effective_roles
     degrees, _ = compute_connectivity(flock, comm_radius, roles)
     starts = np.concatenate([[0], np.cumsum(degrees)])
+    advice = "spread the agents out, or lower comm_radius or agents"
+    check_fits_memory(f"a graph of {starts[-1]:,} edges", 8 * int(starts[-1]), advice)
     senders = np.empty(starts[-1], np.int64)
     run_over_flocks(
         _list_neighbours, flock, flock.positions, as_read_only(roles), comm_radius, starts.astype(np.uintp), senders

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from equiflock._runtime.checks import InputError, check_count
-from equiflock._runtime.memory import read_physical_memory
+from equiflock._runtime.checks import check_count
+from equiflock._runtime.memory import check_fits_memory
 from equiflock.features import PAPER_FEATURES
 from equiflock.learning.loss import Tuples
 
@@ -59,11 +59,8 @@ class ReplayBuffer:
 def check_memory(tuples: int, agents: int, hops: int, dimensions: int, channels: int = len(PAPER_FEATURES)) -> None:
     """Raise InputError if this many float32 tuples need more than the machine's physical memory, free or not."""
     size = 4 * tuples * agents * (channels * hops + 1) * dimensions  # bytes of float32
-    if size > read_physical_memory():
-        raise InputError(
-            f"{tuples:,} tuples of {agents:,} agents and {hops:,} hops need {size // 2**30:,} GiB of memory, more than "
-            "this machine has: lower capacity, batch, agents or hops"
-        )
+    purpose = f"a batch or buffer of {tuples:,} tuples of {agents:,} agents and {hops:,} hops"
+    check_fits_memory(purpose, size, "lower capacity, batch, agents or hops")
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from jaxtyping import Bool, Int64
 from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError, NumericRangeError, check_choice, shorten_repr
 from equiflock._runtime.jit import Array
+from equiflock._runtime.memory import check_fits_memory
 from equiflock._runtime.threads import MAX_SMALL_FLOCK, split_flocks
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, check_comm_radius, check_flock
@@ -321,7 +322,11 @@ class DelayedAggregation:
     def _make_buffer(self, shape: tuple[int, ...]) -> ObservationBuffer:
         """Allocate zeros for the observations of a flock of the shape (B, N, D)."""
         B, N, D = shape
-        observations = np.zeros((B, N, self.senses.hops, self.senses.width, D), np.float32)
+        hops, channels = self.senses.hops, self.senses.width
+        # The observations of two steps, in float32.
+        size = 2 * 4 * B * N * hops * channels * D
+        check_fits_memory(f"observing {hops:,} hops of {B * N:,} agents", size, "lower hops or agents")
+        observations = np.zeros((B, N, hops, channels, D), np.float32)
         return ObservationBuffer(observations, observations.reshape(B, N, -1))
 
     def _copy_buffers(self, shape: tuple[int, ...], agents: Int64[np.ndarray, " kept"]) -> None:

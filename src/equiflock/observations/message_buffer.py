@@ -14,6 +14,7 @@ from jaxtyping import Bool, Int64
 from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.jit import Array, kernel
+from equiflock._runtime.memory import check_fits_memory
 from equiflock._runtime.randomness import hash_seed
 from equiflock._runtime.threads import AGENTS_PER_THREAD, split_flocks
 from equiflock.flock import FOLLOWER, Flock
@@ -295,6 +296,9 @@ class MessageBuffer:
 
 def _make_history(slots: int, B: int, N: int, D: int, size: int) -> MessageHistory:
     """Allocate the messages of `slots` steps; `size` is K * C * D."""
+    # Positions and velocities are float64, the older hops float32.
+    advice = "lower delay, jitter or last_known, hops, or agents"
+    check_fits_memory(f"keeping the messages of {slots:,} steps", slots * B * N * (2 * 8 * D + 4 * size), advice)
     # Kernels sum whole passes of columns, so they read beyond the last row of the older hops.
     shape = slots, B, N, size
     older_hops = np.zeros(math.prod(shape) + COLUMNS_PER_PASS, np.float32)[: math.prod(shape)].reshape(shape)

@@ -15,7 +15,7 @@ from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
 from equiflock.scenarios.course_setup import Point, check_course, compute_lateral_offset, draw_course
 from equiflock.scenarios.endings import UntilPassed
-from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, polygon_radius, ring
+from equiflock.scenarios.obstacle_shapes import Points, add_obstacles, polygon_radius, ring
 from equiflock.scenarios.random_disk import RandomDisk, Stop
 from equiflock.scenarios.registry import Figure, scenario
 
@@ -49,8 +49,7 @@ class Corridor:
     """Orbit technique by which followers avoid obstacles; None: obstacle agents only stand still."""
 
     def __post_init__(self) -> None:
-        check_course(self.disk, self.sides, self.leaders, self.orbit)
-        check_count("disks", self.disks)
+        check_course(self.disk, self.sides, self.leaders, self.orbit, check_count("disks", self.disks))
         check_positive("gap", self.gap)
 
     @property
@@ -66,11 +65,7 @@ class Corridor:
         """Draw the flocks and their obstacles; raise InputError if too few agents can lead in 100 draws of a flock."""
         clearance, disks = self.radius + self.disk.min_separation, f"{self.disks} disks of {self.sides} sides"
         start = draw_course(self.disk, self.leaders, clearance, self._place_disks, "corridor", disks, stop)
-        flock = start.flock
-        for disk_centres in start.centres.swapaxes(0, 1):  # (disks, B, 2)
-            rims = [ring(centre, self.radius, sides=self.sides) for centre in disk_centres]
-            flock = add_obstacle(flock, np.stack(rims))
-        return flock
+        return add_obstacles(start.flock, start.centres[:, :, None] + ring((0.0, 0.0), self.radius, sides=self.sides))
 
     def _place_disks(self, positions: Array, rng: np.random.Generator) -> tuple[Point, Points]:
         """Return a random heading, a unit vector, and the centres of the disks, (disks, 2), the nearest first."""

@@ -14,8 +14,8 @@ from equiflock._runtime.jit import Array
 from equiflock._runtime.randomness import make_rng
 from equiflock.flock import Flock, Role
 from equiflock.observations.orbit import Orbit
-from equiflock.scenarios.obstacle_shapes import Points
-from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
+from equiflock.scenarios.obstacle_shapes import Points, check_obstacle_size
+from equiflock.scenarios.random_disk import MAX_AGENTS, RandomDisk, Stop, check_disk
 
 MAX_REDRAWS = 100
 """Most flocks drawn until one has enough agents that can lead."""
@@ -73,8 +73,10 @@ def draw_course(
 
 def _find_possible_leaders(positions: Array, heading: Point, centres: Points, clearance: float) -> Any:
     """Return the indices of agents whose path, the whole line along the heading, is `clearance` from all centres."""
-    offsets = [np.abs(compute_lateral_offset(heading, positions - centre)) for centre in centres]
-    return np.flatnonzero(np.all([offset >= clearance for offset in offsets], axis=0))
+    is_clear = np.ones(len(positions), bool)
+    for centre in centres:  # one after the other, as there may be thousands of both
+        is_clear &= np.abs(compute_lateral_offset(heading, positions - centre)) >= clearance
+    return np.flatnonzero(is_clear)
 
 
 def compute_lateral_offset(heading: Point, vectors: Array) -> Any:
@@ -82,10 +84,15 @@ def compute_lateral_offset(heading: Point, vectors: Array) -> Any:
     return heading[0] * vectors[:, 1] - heading[1] * vectors[:, 0]
 
 
-def check_course(disk: RandomDisk, sides: int, leaders: int, orbit: Orbit | None) -> None:
-    """Raise InputError if options of a course are invalid: it needs D = 2, R_min above 0, and at least 3 agents."""
+def check_course(disk: RandomDisk, sides: int, leaders: int, orbit: Orbit | None, obstacles: int = 1) -> None:
+    """Raise InputError if options of a course are invalid: it needs D = 2, R_min above 0, and at least 3 agents.
+
+    There are `obstacles` obstacles of `sides` agents each.
+    """
     check_disk(disk)
-    check_count("sides", sides, least=3)
+    check_obstacle_size(check_count("sides", sides, least=3))
+    if (total := disk.flocks * (disk.agents + obstacles * sides)) > MAX_AGENTS:
+        raise InputError(f"flocks x agents, obstacle agents included, must be at most {MAX_AGENTS:,}; got {total:,}")
     check_count("leaders", leaders)
     if orbit is not None and not isinstance(orbit, Orbit):
         raise InputError(f"orbit must be an equiflock.Orbit, or None; got {shorten_repr(orbit)}")

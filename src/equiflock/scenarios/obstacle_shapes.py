@@ -14,6 +14,8 @@ from equiflock.flock import NO_GROUP, NO_OBSTACLE, Condition, Flock, FlockArrays
 from equiflock.scenarios.course_survey import WALL_TOLERANCE
 
 Points = Float64[np.ndarray, "count 2"]
+MAX_OBSTACLE_AGENTS = 1_000_000
+"""Most agents of one obstacle."""
 
 
 def ring(
@@ -35,10 +37,21 @@ def ring(
     if sides is None:
         # A side of length l spans the angle 2 asin(l / 2r) at the centre.
         half = math.asin(min(check_positive("spacing", spacing or 0.0) / (2.0 * radius), 1.0))
-        sides = max(round(math.pi / half), 3)
-    check_count("sides", sides, least=3)
+        exact_sides = math.pi / half if half > 0.0 else math.inf
+        check_obstacle_size(exact_sides)
+        sides = max(round(exact_sides), 3)
+    check_obstacle_size(check_count("sides", sides, least=3))
     angles = first + 2.0 * math.pi * np.arange(sides) / sides
     return np.asarray(centre) + radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def check_obstacle_size(agents: float) -> None:
+    """Raise InputError if an obstacle would have more than MAX_OBSTACLE_AGENTS agents."""
+    if agents > MAX_OBSTACLE_AGENTS:
+        raise InputError(
+            f"an obstacle must have at most {MAX_OBSTACLE_AGENTS:,} agents; got {agents:.4g}: choose fewer sides, a "
+            "smaller obstacle, or a larger distance between its agents (min_separation, spacing)"
+        )
 
 
 def polygon_radius(sides: int, length: float) -> float:
@@ -51,7 +64,9 @@ def wall(begin: Sequence[float] | Array, end: Sequence[float] | Array, spacing: 
     check_positive("spacing", spacing)
     begin, end = np.asarray(begin, np.float64), np.asarray(end, np.float64)
     # Rounding must not add a segment to a wall that is a whole number of spacings long.
-    segments = max(math.ceil(math.hypot(*(end - begin)) / spacing - 1e-9), 1)
+    exact_segments = math.hypot(*(end - begin)) / spacing - 1e-9
+    check_obstacle_size(exact_segments)
+    segments = max(math.ceil(exact_segments), 1)
     points: Points = begin + np.arange(segments + 1)[:, None] / segments * (end - begin)
     return points
 
@@ -67,11 +82,17 @@ def add_obstacle(flock: Flock, points: Float64[np.ndarray, "*B count 2"]) -> Flo
         raise InputError(
             f"an obstacle is points (count, 2) or ({B}, count, 2) for flocks in the plane; got {shorten_repr(points)}"
         )
-    # The number of the new obstacle follows the largest so far, which is -1 in a flock without obstacles.
-    points = np.broadcast_to(points, (B, *points.shape[-2:]))
-    number = int(flock.obstacles.max()) + 1
-    codes = (np.full(points.shape[:2], code) for code in (Role.OBSTACLE, number, NO_GROUP, Condition.WORKING))
-    obstacle = FlockArrays(points, np.zeros_like(points), *codes)
+    return add_obstacles(flock, np.broadcast_to(points, (B, *points.shape[-2:]))[:, None])
+
+
+def add_obstacles(flock: Flock, points: Float64[np.ndarray, "B M count 2"]) -> Flock:
+    """Return flocks in the plane with M more obstacles of `count` agents each, as `add_obstacle` adds one."""
+    B, M, count, _ = points.shape
+    # The numbers of the new obstacles follow the largest so far, which is -1 in a flock without obstacles.
+    numbers = np.repeat(np.arange(M) + int(flock.obstacles.max()) + 1, count)
+    positions = points.reshape(B, M * count, 2)
+    codes = (np.broadcast_to(code, (B, M * count)) for code in (Role.OBSTACLE, numbers, NO_GROUP, Condition.WORKING))
+    obstacle = FlockArrays(positions, np.zeros_like(positions), *codes)
     joined = (np.concatenate(arrays, axis=1) for arrays in zip(flock.arrays, obstacle, strict=True))
     return Flock(*joined, comm_radius=flock.comm_radius)
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from equiflock._runtime.checks import InputError, check_count, check_positive, raise_wrong_choice, shorten_repr
-from equiflock._runtime.memory import read_physical_memory
+from equiflock._runtime.memory import check_fits_memory
 from equiflock.flock import Flock, Vectors
 from equiflock.observations.aggregation import Obstacles
 from equiflock.observations.orbit import Orbit
@@ -241,18 +241,16 @@ class _FrameBuffer:
     """The frames to keep, filled in during the flight."""
 
     def __init__(self, steps: int, keep_every: int | None, shape: tuple[int, int, int], body_state: BodyState) -> None:
-        # The steps of the frames, always including the first and the last.
-        self.frame_steps = np.append(np.arange(0, steps, keep_every or max(steps, 1)), steps)
-        self.frames_filled = 0
         # Raise an error with a hint here, rather than let the system run out of memory in the middle of a flight.
-        count = len(self.frame_steps)
+        interval = keep_every or max(steps, 1)
+        count = -(-steps // interval) + 1
         body_bytes = sum(array.nbytes for array in body_state.values())
         size = count * (3 * 8 * math.prod(shape) + math.prod(shape[:2]) + body_bytes)
-        if size > read_physical_memory():
-            raise InputError(
-                f"keeping {count:,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
-                "raise keep_every, or set it to None and record what you need"
-            )
+        advice = "raise keep_every, or set it to None and record what you need"
+        check_fits_memory(f"keeping {count:,} frames", size, advice)
+        # The steps of the frames, always including the first and the last.
+        self.frame_steps = np.append(np.arange(0, steps, interval), steps)
+        self.frames_filled = 0
         self.positions, self.velocities = (np.empty((count, *shape)) for _ in range(2))
         self.conditions = np.empty((count, *shape[:2]), np.int8)
         # No acceleration follows the last frame.
@@ -291,6 +289,8 @@ class _SeriesBuffer:
 
     def __init__(self, steps: int, flocks: int, record: Iterable[Measure | str] | Mapping[str, Measure | str]) -> None:
         self.measures = _name_measures(record)
+        size = 8 * (steps + 1) * flocks * len(self.measures)
+        check_fits_memory(f"recording {steps:,} steps", size, "shorten the flight, or raise time_step")
         self.values = {name: np.empty((steps + 1, flocks)) for name in self.measures}
         self._changed = np.ones(flocks, bool)
         """Flocks that flew to the present moment: each is measured for the last time at the step at which it ends."""

@@ -94,7 +94,7 @@ def build_links(
 ) -> Links:
     """Return the messages in use and those that were lost.
 
-    Without a fixed graph, both are empty if more than MAX_EDGES messages are within the communication radius.
+    Both are empty if the graph with an ideal radio has more than MAX_EDGES edges (see `has_too_many_edges`).
 
     Args:
         flock: a batch of one.
@@ -103,8 +103,7 @@ def build_links(
             graph as the graph of an ideal radio.
         obstacles: obstacle rule: a follower observes the "nearest" obstacle agent within the radius, or "all".
     """
-    # Sum the degrees, which takes no memory for the edges.
-    if fixed_graph is None and compute_connectivity(flock).degrees.sum() > MAX_EDGES:
+    if has_too_many_edges(flock, fixed_graph):
         return NO_LINKS
     # The graph with an ideal radio: without receivers that receive nothing and senders that send nothing.
     ideal_graph = _drop_failed_agents(fixed_graph, flock) if fixed_graph is not None else radius_graph(flock)
@@ -116,6 +115,12 @@ def build_links(
     N = flock.shape[1]
     missing = ~np.isin(all_edges @ [N, 1], edges @ [N, 1])
     return Links(edges, all_edges[missing])
+
+
+def has_too_many_edges(flock: Flock, fixed_graph: Graph | None) -> bool:
+    """Return whether the graph of an ideal radio has more than MAX_EDGES edges; it takes no memory for them."""
+    edges = compute_connectivity(flock).degrees.sum() if fixed_graph is None else len(fixed_graph.senders)
+    return bool(edges > MAX_EDGES)
 
 
 def _drop_failed_agents(graph: Graph, flock: Flock) -> Graph:

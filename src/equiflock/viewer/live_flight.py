@@ -20,7 +20,7 @@ from equiflock.simulation.body_motion import BodyState
 from equiflock.simulation.environment import Environment
 from equiflock.simulation.flight_builder import change_controller, flight
 from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
-from equiflock.viewer.frames import Links, build_links
+from equiflock.viewer.frames import NO_LINKS, Links, build_links, has_too_many_edges
 
 Mask = Bool[np.ndarray, " N"]
 EMPTY_BODY_STATE: BodyState = ReadOnlyDict()
@@ -188,6 +188,9 @@ class LiveFlight:
 
     def compute_links(self) -> Links:
         """Return the messages in use and those that were lost: none before a first step with the current radio."""
+        # The messages in use, which a dense flock has millions of, must not be listed.
+        if has_too_many_edges(self.flock, self.sensing.fixed_graph):
+            return NO_LINKS
         # Agents are in their original memory order: flocks here are too small to be sorted.
         message_graph = self.sensing.compute_message_graph(self.flock) if self._has_received else None
         return build_links(self.flock, message_graph, self.sensing.fixed_graph, self.sensing.obstacles)

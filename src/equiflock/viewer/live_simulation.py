@@ -25,7 +25,14 @@ from equiflock.simulation.simulate import describe_part
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.frames import NO_LINKS, FlockPicture
 from equiflock.viewer.live_flight import LiveFlight, Mask
-from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, EnvironmentSetting, Setting
+from equiflock.viewer.setting import (
+    MAX_DISKS,
+    DiskObstacle,
+    EnvironmentSetting,
+    Setting,
+    check_controller_memory,
+    check_total_agents,
+)
 
 MAX_ADVANCE_SECONDS = 0.05
 """Time budget of `advance`, which may make fewer steps than requested, to keep the page responsive."""
@@ -48,6 +55,8 @@ class LiveSimulation:
         self.edges = False
         """Whether pictures include the communication graph."""
         scenario, start = setting.make(), setting.draw(stop)
+        for controller, _ in controllers:
+            check_controller_memory(controller, start)
         self.scenario_obstacle_count = len(obstacle_disks(start)) - len(setting.disks)
         """Number of the scenario's obstacles, which come before those of the setting."""
         self._orbits = [_choose_orbit(scenario, controller) for controller, _ in controllers]
@@ -172,6 +181,7 @@ class LiveSimulation:
         """
         live = self._get_flight(panel)
         controller = self._load(self.setting.controllers[panel], options)
+        check_controller_memory(controller, live.flock)
         live.change_controller(controller, options)
         self._warnings[panel] = describe_disagreement(self.setting.make(), controller)
         self.setting = self.setting.replace_law_options(panel, options)
@@ -213,12 +223,17 @@ class LiveSimulation:
             flight.replace_flock(_keep_agents(flight.flock, ~removed), ~removed)
 
     def add_disk(self, disk: DiskObstacle) -> None:
-        """Add a disk obstacle to all flights, as the last of `disks`; raise InputError if there are MAX_DISKS."""
+        """Add a disk obstacle to all flights, as the last of `disks`.
+
+        Raise InputError if there are MAX_DISKS, or if there would be more than MAX_TOTAL_AGENTS agents.
+        """
         if len(self.disks) >= MAX_DISKS:
             raise InputError(f"at most {MAX_DISKS} obstacles are allowed: remove one first")
         rim = disk.make_rim(self.setting.rim_spacing)
-        for live in self.flights:
-            live.replace_flock(add_obstacle(live.flock, rim))
+        flocks = [add_obstacle(live.flock, rim) for live in self.flights]
+        check_total_agents(flocks[0])
+        for live, flock in zip(self.flights, flocks, strict=True):
+            live.replace_flock(flock)
 
     def move_disk(self, index: int, position: tuple[float, float]) -> None:
         """Move the centre of the obstacle `disks[index]` to a position; raise InputError if there is none."""

@@ -10,11 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from equiflock._runtime.checks import InputError, shorten_repr
+from equiflock._runtime.checks import InputError, format_names, shorten_repr
 from equiflock.bodies import body_names
 from equiflock.bodies.registry import body_class
 from equiflock.controllers.registry import UNIT_OPTIONS, split_law_options
+from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.flock import Flock
+from equiflock.graph.radius_graph import compute_connectivity
+from equiflock.protocols import Controller
 from equiflock.scenarios import RandomDisk, Scenario, Stop, make_scenario
 from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, ring
 from equiflock.scenarios.random_disk import NoStartError
@@ -33,6 +36,12 @@ MAX_AGENTS_PAPER_RULE = 1_000
 """With more agents the paper's disk, of radius N^(1/4), is so dense that each agent has hundreds of neighbours."""
 MAX_DELAY = 10
 """Maximum delay in steps; a radio stores the states of all agents for this time."""
+MAX_HOPS = 10
+"""Maximum number of hops of a controller, for each of which agents store observations."""
+MAX_FIXED_EDGES = 5_000_000
+"""Maximum number of edges of the communication graph at t = 0, which controllers with a fixed topology store."""
+MAX_OBSTACLES = 500
+"""Maximum number of obstacles of a scenario; actions visit one after the other."""
 BODY_PARAMETERS = ("max_acceleration", "max_turn_rate", "lag")
 """Body parameters with sliders; a body may lack some of them."""
 OPTION_FIELDS = {"controller": "controller_options", "compare": "compare_options"}
@@ -59,10 +68,13 @@ def format_validation_error(error: ValidationError) -> str:
     first = error.errors()[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])  # a message of equiflock's
+    if first["type"] == "union_tag_invalid":  # its message lists all commands
+        commands = format_names(first["ctx"]["expected_tags"].split(", "))
+        return f"command must be one of {commands}; got {shorten_repr(first['ctx']['tag'])}"
     path = [str(part) for part in first["loc"]]
     # Objects are too long to quote.
     received = "" if isinstance(first["input"], dict) else f"; got {first['input']!s:.40}"
-    return f"{path[-1].replace('_', ' ')}: {first['msg']}{received}" if path else f"{first['msg']}{received}"
+    return f"{path[-1].replace('_', ' '):.40}: {first['msg']}{received}" if path else f"{first['msg']}{received}"
 
 
 class EnvironmentSetting(StrictModel):
@@ -117,7 +129,7 @@ class Setting(StrictModel):
     """Name of a scenario."""
     options: Annotated[dict[str, Any], Field(max_length=50)] = Field(default_factory=dict)
     """Scenario fields that differ from their defaults."""
-    controller: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] = "etdagnn"
+    controller: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] = DEFAULT_CONTROLLER
     """Name of a controller; options after the name of a law are moved to `controller_options`."""
     controller_options: LawOptions = Field(default_factory=dict)
     """Options of the law that differ from their defaults."""
@@ -235,13 +247,34 @@ class Setting(StrictModel):
             ) from None
         if flock.shape[2] != 2:
             raise InputError(f"live flights must have 2 dimensions; the scenario drew a flock with {flock.shape[2]}")
+        if (obstacles := int(flock.obstacles.max()) + 1) > MAX_OBSTACLES:
+            raise InputError(f"at most {MAX_OBSTACLES:,} obstacles are allowed; got {obstacles:,}")
+        check_total_agents(flock)
         for disk in self.disks:
             flock = add_obstacle(flock, disk.make_rim(self.rim_spacing))
-        if flock.shape[1] > MAX_TOTAL_AGENTS:
-            raise InputError(
-                f"at most {MAX_TOTAL_AGENTS:,} agents are allowed, including obstacle agents; got {flock.shape[1]:,}"
-            )
+            check_total_agents(flock)  # after each, as the rim of one may have a million agents
         return flock
+
+
+def check_total_agents(flock: Flock) -> None:
+    """Raise InputError if there are more than MAX_TOTAL_AGENTS agents, obstacle agents included."""
+    if flock.shape[1] > MAX_TOTAL_AGENTS:
+        raise InputError(
+            f"at most {MAX_TOTAL_AGENTS:,} agents are allowed, including obstacle agents; got {flock.shape[1]:,}"
+        )
+
+
+def check_controller_memory(controller: Controller, flock: Flock) -> None:
+    """Raise InputError if a controller would store more than MAX_HOPS hops or MAX_FIXED_EDGES edges for a flock."""
+    if controller.senses.hops > MAX_HOPS:
+        raise InputError(f"live flights have at most {MAX_HOPS} hops; the controller has {controller.senses.hops:,}")
+    if controller.senses.topology == "fixed":
+        edges = int(compute_connectivity(flock).degrees.sum())
+        if edges > MAX_FIXED_EDGES:
+            raise InputError(
+                f"a controller with a fixed topology takes at most {MAX_FIXED_EDGES:,} edges; the flock has {edges:,}: "
+                "choose fewer agents, a larger start disk, or another controller"
+            )
 
 
 def check_law_options(options: dict[str, Any]) -> None:

@@ -18,6 +18,8 @@ PAPER_NETWORKS = ("tdagnn", "tdagnn-tf", "tdagnn-tf-mean", "etdagnn")
 """The paper's four networks, trained by the default recipe."""
 PAPER_SEEDS = range(5)
 """Seeds of the paper's networks; an additional training may have fewer."""
+DEFAULT_CONTROLLER = "starling"
+"""Controller of commands and of the live page, unless another one is chosen."""
 WEIGHTS_DIR = Path(__file__).parent
 
 
