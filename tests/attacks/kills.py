@@ -37,19 +37,23 @@ class Target(NamedTuple):
     """Words that resume it, followed by the run directory, if the same words do not."""
     results: str = ""
     """Pattern of the files in the run directory that a resumed run must reproduce; "" if it has no run directory."""
+    compile_time: float = 0.0
+    """Longest time until a kill in seconds, if it is killed while its processes compile the kernels; else 0."""
 
 
 FLOCKS = "--agents", "20", "--flocks", "5", "--duration", "0.2"
 TASKS = "1*flocking:agents=20:duration=0.3+1*obstacles:sides=6:agents=20:duration=1"
-TARGETS = (
-    Target(
-        (
-            *("train", "--seeds", "0-1", "--workers", "2", *FLOCKS, "--updates", "20", "--capacity", "500"),
-            *("--validation-flocks", "3", "--epochs", "103", "--validate-every", "20", "--checkpoint-every", "3"),
-        ),
-        resume=("train", "--workers", "2", "--resume"),
-        results="*/[wmv]*.[sc]*",  # weights.safetensors, metrics.csv, validation.csv
+TRAINING = Target(
+    (
+        *("train", "--seeds", "0-1", "--workers", "2", *FLOCKS, "--updates", "20", "--capacity", "500"),
+        *("--validation-flocks", "3", "--epochs", "103", "--validate-every", "20", "--checkpoint-every", "3"),
     ),
+    resume=("train", "--workers", "2", "--resume"),
+    results="*/[wmv]*.[sc]*",  # weights.safetensors, metrics.csv, validation.csv
+)
+TARGETS = (
+    TRAINING,
+    TRAINING._replace(compile_time=15.0),
     Target(
         (
             *("sweep", "--workers", "2", "--controller", "etdagnn,tanner", "--agents", "20,40,60"),
@@ -72,31 +76,33 @@ def attack(count: int, seed: int) -> Iterator[Attempt]:
     """Kill the targets in turn, `count` times in all, and compare their results with undisturbed runs."""
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as scratch:
-        durations: dict[Target, float] = {}
+        durations: dict[str, float] = {}
         kills = runs = 0
         while kills < count:
             target = TARGETS[runs % len(TARGETS)]
-            undisturbed = Path(scratch) / f"undisturbed-{target.words[0]}"
-            if target not in durations:
+            name = target.words[0]
+            undisturbed = Path(scratch) / f"undisturbed-{name}"
+            if name not in durations:
                 for folder in (undisturbed.with_suffix(".first"), undisturbed):  # the first may compile kernels
-                    start = time.monotonic()
+                    begin = time.monotonic()
                     run_to_the_end(target, folder)
-                    durations[target] = time.monotonic() - start
-            folder = Path(scratch) / str(runs)
-            attempts = list(kill_and_resume(target, folder, undisturbed, durations[target], rng, count - kills))
-            yield from attempts
-            kills, runs = kills + len(attempts), runs + 1
+                    durations[name] = time.monotonic() - begin
+            longest = target.compile_time or durations[name]
+            for attempt in kill_and_resume(target, Path(scratch) / str(runs), undisturbed, longest, rng, count - kills):
+                kills += 1
+                yield attempt
+            runs += 1
 
 
 def kill_and_resume(
-    target: Target, folder: Path, undisturbed: Path, duration: float, rng: random.Random, most_kills: int
+    target: Target, folder: Path, undisturbed: Path, longest: float, rng: random.Random, most_kills: int
 ) -> Iterator[Attempt]:
-    """Kill a command up to three times at random times within `duration`, then resume and compare it."""
+    """Kill a command up to three times, after random times up to `longest`, then resume it and compare its results."""
     kills = rng.randint(1, min(MOST_KILLS, most_kills))
     for number in range(kills):
-        delay = rng.uniform(0.0, duration)
+        delay = rng.uniform(0.0, longest)
         orphans, printed = kill(target, folder, delay)
-        action = f"{target.words[0]} killed after {delay:.2f} s of {duration:.2f}"
+        action = f"{target.words[0]} killed after {delay:.2f} s of {longest:.2f}"
         if orphans:
             yield Attempt(f"{action}: {', '.join(orphans)}", "orphan")
         elif "Traceback" in printed:
@@ -122,25 +128,29 @@ def kill(target: Target, folder: Path, delay: float) -> tuple[list[str], str]:
 
     Return the names of its processes that are alive two seconds later, which are killed then, and what was printed.
     """
-    process, output, marker = start(target, folder)
-    time.sleep(delay)
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + ORPHAN_TIMEOUT
-    while (orphans := find_processes(marker)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    names = []
-    for orphan in orphans:
-        try:
-            names.append(" ".join(orphan.cmdline())[:80])
-            orphan.kill()
-        except psutil.NoSuchProcess:
-            names.append("ended late")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+        process, output, marker = start(target, folder, cache if target.compile_time else None)
+        time.sleep(delay)
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + ORPHAN_TIMEOUT
+        while (orphans := find_processes(marker)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        names = []
+        for orphan in orphans:
+            try:
+                names.append(" ".join(orphan.cmdline())[:80])
+                orphan.kill()
+            except psutil.NoSuchProcess:
+                names.append("ended late")
     return names, output.read_text()
 
 
-def start(target: Target, folder: Path) -> tuple[subprocess.Popen[bytes], Path, str]:
-    """Start a command, or resume it if its run directory exists; return it, its output file and its marker."""
+def start(target: Target, folder: Path, cache: str | None = None) -> tuple[subprocess.Popen[bytes], Path, str]:
+    """Start a command, or resume it if its run directory exists; return it, its output file and its marker.
+
+    `cache` is the directory of the kernel cache, by default the user's.
+    """
     marker = uuid.uuid4().hex
     words = target.words
     if target.results:
@@ -152,7 +162,7 @@ def start(target: Target, folder: Path) -> tuple[subprocess.Popen[bytes], Path, 
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
-            env={**os.environ, MARKER: marker},
+            env={**os.environ, MARKER: marker, **({"EQUIFLOCK_CACHE_DIR": cache} if cache else {})},
             start_new_session=True,
         )
     return process, output, marker

@@ -1,6 +1,4 @@
-"""Ctrl-C: the end of a program that is starting, a KeyboardInterrupt also where Python drops exceptions, or a request
-to stop that a training polls.
-"""
+"""Ctrl-C: an exit during imports, KeyboardInterrupt also where Python drops it, or a request that a training polls."""
 
 from __future__ import annotations
 
@@ -25,9 +23,9 @@ COMPILER_MODULE = "llvmlite.binding.executionengine"
 
 @contextmanager
 def exit_on_sigint() -> Iterator[None]:
-    """End the process with a line on stderr and exit code 130 at Ctrl-C in this block, in which nothing is written yet.
+    """End the process with a line on stderr and exit code 130 at Ctrl-C in this block of the main thread.
 
-    For imports, in which a KeyboardInterrupt may be dropped or turned into another error. Call it in the main thread. No
+    For imports: a KeyboardInterrupt there may be dropped or turned into another error, and nothing is written yet. No
     effect if SIGINT is ignored, as in a shell's background job, or has a handler other than Python's.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
