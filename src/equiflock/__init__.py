@@ -3,12 +3,17 @@
 The public names are those of `equiflock.api`, imported at their first use so that `import equiflock` is fast.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from equiflock.version import __version__ as __version__
 
+# `typing` takes longer than the rest, and Ctrl-C during this import cannot be handled.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from equiflock.api import *  # noqa: F403
 
 

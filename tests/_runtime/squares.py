@@ -106,3 +106,38 @@ class Chatty(Whereabouts):
             time.sleep(0.01)
         send_message((self.number, "stopped"))
         raise StopError
+
+
+@dataclass(frozen=True)
+class Stubborn:
+    """Job that writes its process to a file and then holds the GIL for hours, as a compiler does for seconds."""
+
+    path: Path
+
+    @property
+    def key(self) -> str:
+        return "stubborn"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        return {}
+
+    def run(self) -> pd.DataFrame:
+        write_process_and_hold_gil(self.path)
+        return pd.DataFrame()
+
+
+def write_process_and_hold_gil(path: Path) -> None:
+    """Write the id of this process to a file in one step, and hold the GIL for hours."""
+    scratch = path.with_suffix(".tmp")
+    scratch.write_text(str(os.getpid()))
+    scratch.rename(path)
+    sum(range(10**13))
+
+
+@dataclass(frozen=True)
+class SignalMask(Whereabouts):
+    """Job that returns whether Ctrl-C is blocked in its process, from its start on."""
+
+    def run(self) -> pd.DataFrame:
+        return pd.DataFrame({"blocked": [signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])]})

@@ -6,10 +6,14 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+import equiflock
+import tests
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.executors import Executor
 from tests._runtime.squares import Chatty, Square, StopError, Whereabouts
@@ -84,3 +88,75 @@ def test_modules_in_the_users_directory_are_not_imported_in_their_place(tmp_path
     done = subprocess.run([sys.executable, script], cwd=here, env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == "fine", done.stderr
     assert "AssertionError" not in done.stderr
+
+
+def start_python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a Python process that can import this package and its tests."""
+    folders = os.pathsep.join(str(Path(module.__file__ or "").parents[1]) for module in (equiflock, tests))
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": folders},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+STUBBORN_WORKER = """
+import sys
+from pathlib import Path
+from equiflock._runtime.executors import Executor
+from tests._runtime.squares import Stubborn
+
+if __name__ == "__main__":
+    with Executor(1) as executor:
+        list(executor.run([Stubborn(Path(sys.argv[1]))]))
+"""
+STUBBORN_IMPORT = """
+import sys, time
+from equiflock._runtime.executors import get_process_context
+
+sys.path.insert(0, sys.argv[2])
+sys.modules["torch"] = None  # the fork server imports it too, from the directory above
+get_process_context()
+time.sleep(3600)
+"""
+
+
+FIRST_WORKER = """
+from equiflock._runtime.executors import Executor
+from tests._runtime.squares import SignalMask
+
+if __name__ == "__main__":
+    with Executor(1) as executor:
+        print(dict(executor.compute_tables([SignalMask(0)]))[0].blocked[0])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signal masks")
+def test_ctrl_c_is_blocked_in_the_first_worker_before_it_can_ignore_it() -> None:
+    """In a new process, in which the first worker also starts the resource tracker, which unblocks Ctrl-C."""
+    done = start_python(FIRST_WORKER)
+    assert done.communicate() == ("True\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, processes that hold the GIL end when they release it")
+@pytest.mark.parametrize("code", [STUBBORN_WORKER, STUBBORN_IMPORT], ids=["worker", "fork server"])
+def test_a_process_that_holds_the_gil_ends_with_its_killed_parent(code: str, tmp_path: Path) -> None:
+    path = tmp_path / "process.txt"
+    (tmp_path / "torch.py").write_text(
+        "from pathlib import Path\nfrom tests._runtime.squares import write_process_and_hold_gil\n"
+        f"write_process_and_hold_gil(Path({str(path)!r}))"
+    )
+    parent = start_python(code, str(path), str(tmp_path))
+    while not path.exists():
+        assert parent.poll() is None
+        time.sleep(0.02)
+    child = psutil.Process(int(path.read_text()))
+    parent.kill()
+    try:
+        child.wait(timeout=30)
+    finally:
+        if child.is_running():
+            child.kill()
+        parent.communicate()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import pytest
 from numba.core.codegen import initialize_llvm
 
 from equiflock._runtime.files import delay_sigint
-from equiflock.cli.interrupts import StopRequest, ensure_keyboard_interrupt
+from equiflock.cli.interrupts import StopRequest, ensure_keyboard_interrupt, exit_on_sigint
+from tests.cli.commands import SOURCE, start
 
 
 def press() -> None:
@@ -98,6 +102,65 @@ def test_handlers_are_restored_and_an_ignored_sigint_stays_ignored() -> None:
             press()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+SLOW_IMPORT = """
+import time
+from pathlib import Path
+
+Path("importing").touch()
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    raise ImportError("not now")
+"""
+IGNORING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["tyro", "numba"])
+def test_ctrl_c_during_imports_ends_with_130_and_one_line(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{module}.py").write_text(SLOW_IMPORT)  # first in the path of `python -m`
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    process = start("simulate", folder=tmp_path)
+    try:
+        while process.poll() is None and not (tmp_path / "importing").exists():
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == ("", "equiflock: interrupted\n")
+        assert process.returncode == 130
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_few_modules_are_imported_before_ctrl_c_is_handled() -> None:
+    code = "import sys; before = set(sys.modules); import equiflock.cli; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {name.split(".")[0] for name in done.stdout.split()} - sys.stdlib_module_names == {"equiflock"}
+    assert "typing" not in done.stdout.split()
+
+
+def test_the_handler_for_imports_is_removed_and_gives_way_to_that_of_the_command() -> None:
+    with exit_on_sigint():
+        with ensure_keyboard_interrupt(), pytest.raises(KeyboardInterrupt):
+            press()
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.slow
+def test_tests_of_ctrl_c_pass_in_a_background_job_which_ignores_it() -> None:
+    chosen = f"{__file__}::{test_ctrl_c_elsewhere_interrupts_immediately.__name__}"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", chosen]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(
+        [sys.executable, "-c", IGNORING, *command], cwd=SOURCE.parent, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_first_ctrl_c_is_confirmed_and_the_second_interrupts() -> None:

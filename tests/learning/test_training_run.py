@@ -29,10 +29,17 @@ from equiflock.learning.dagger import train
 from equiflock.learning.learner import CompiledLearner
 from equiflock.learning.training_run import TrainingRun
 from equiflock.learning.validation import EpochReport
-from tests.kills import kill_until_done
 from tests.learning.small import small
 
 RESULTS = "weights.safetensors", "metrics.csv", "validation.csv"
+RESUME = """
+import pathlib, sys
+from equiflock.learning.training_run import TrainingRun
+
+run = TrainingRun(pathlib.Path(sys.argv[1]))
+print("ready", flush=True)
+run.train(on_notice=lambda text: print("notice:", text, flush=True))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +136,24 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bits(undisturbed: Path, 
     TrainingRun(folder).train()
     assert_same_results(folder, undisturbed)
     assert not list(folder.glob("checkpoints/.*"))
+
+
+def kill_until_done(folder: Path, rng: random.Random, longest: float, most_kills: int) -> tuple[int, list[str]]:
+    """Train in the folder, killed after random times up to `longest` seconds; return kills and notices."""
+    kills, notices = 0, []
+    while True:
+        process = subprocess.Popen([sys.executable, "-c", RESUME, str(folder)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            process.wait(timeout=rng.uniform(0.0, longest) if kills < most_kills else None)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            kills += 1
+        notices += process.communicate()[0].splitlines()
+        if process.returncode == 0:
+            return kills, notices
+        assert process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pandas as pd
 
 from equiflock._runtime.checks import InputError, check_count
+from equiflock._runtime.exit_with_parent import PIPE_VARIABLE, exit_when_closed, open_parent_pipe
 from equiflock._runtime.files import delay_sigint, ignore_sigint_in_children
 from equiflock._runtime.jobs import Job, compute_result, is_done, write_result
 from equiflock._runtime.provenance import read_package_versions, set_plugin_checksums
@@ -284,12 +285,15 @@ def get_process_context() -> ForkServerContext | SpawnContext:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     package = __name__.split(".")[0]
-    context.set_forkserver_preload([name for name in sys.modules if name == "torch" or name.split(".")[0] == package])
+    modules = [name for name in sys.modules if name == "torch" or name.split(".")[0] == package]
+    context.set_forkserver_preload([exit_when_closed.__module__, *modules])
     # Start the tracker first: its start would unblock Ctrl-C, which `ignore_sigint_in_children` blocks.
     resource_tracker.ensure_running()
     # The server must import from the path of this process, not from the current directory.
-    before = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYTHONSAFEPATH")}
-    os.environ |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
+    variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
+    variables[PIPE_VARIABLE] = open_parent_pipe()
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
     try:
         with ignore_sigint_in_children():
             forkserver.ensure_running()
@@ -308,14 +312,8 @@ def _initialize_worker(send: Callable[[Any], object], should_stop: Callable[[], 
     _channel = send, should_stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
-
-    # A killed parent cannot end its children, so each waits in a thread for the parent to end.
-    def exit_with_parent() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=exit_with_parent, daemon=True).start()
+    assert parent is not None
+    exit_when_closed(parent.sentinel)
 
 
 def _prepare_and_compute(job: Job, prepare: Prepare) -> pd.DataFrame:

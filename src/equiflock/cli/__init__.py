@@ -1,4 +1,7 @@
-"""Command-line interface: each command is a frozen dataclass whose fields are its options."""
+"""Command-line interface: each command is a frozen dataclass whose fields are its options.
+
+This module imports only what is fast, so that `main` handles Ctrl-C before the imports that take long.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,14 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
-from typing import Any
 
-import tyro
-
-from equiflock._runtime.checks import InputError, check_choice
-from equiflock.cli.interrupts import ensure_keyboard_interrupt
-from equiflock.cli.plugins import convert_plugin_errors
-from equiflock.cli.terminal import err
+from equiflock.cli.interrupts import ensure_keyboard_interrupt, exit_on_sigint
 from equiflock.version import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 COMMANDS = {
     "train": ("Train", "Train a network by imitation learning (DAgger); the defaults are the paper's recipe."),
@@ -54,6 +55,18 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments == ["--version"]:
         print(f"equiflock {__version__}")
         return
+    with exit_on_sigint():
+        _run_command(arguments)
+
+
+def _run_command(arguments: list[str]) -> None:
+    """Parse the arguments and run the command that they choose."""
+    import tyro
+
+    from equiflock._runtime.checks import InputError, check_choice
+    from equiflock.cli.plugins import convert_plugin_errors
+    from equiflock.cli.terminal import err
+
     # Skip the garbage collection at exit, which takes 0.3 s with torch.
     atexit.register(gc.freeze)
     # SIGTERM raises an exception too, so that incomplete files are removed.
@@ -114,5 +127,7 @@ def _make_summary_stub(summary: str) -> Callable[[], None]:
 
 def _exit_with_error(message: str) -> None:
     """Print a message on stderr and exit with code 2."""
+    from equiflock.cli.terminal import err
+
     err.print(f"equiflock: {message}", style="bold red", highlight=False, markup=False, soft_wrap=True)
     sys.exit(2)
