@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from equiflock._runtime.checks import InputError, raise_wrong_choice, shorten_repr
+from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock.flock import Flock
 from equiflock.protocols import Controller
 from equiflock.scenarios.registry import Scenario, build_flight_options, collect_options
-from equiflock.simulation import metrics
 from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
+from equiflock.simulation.metrics import get_metric
 from equiflock.simulation.simulate import Measure, describe_part, simulate
 from equiflock.simulation.trajectory import Trajectory
 
 if TYPE_CHECKING:  # most commands do not need pandas, which is slow to import
     import pandas as pd
-
-MOMENT_METRICS: Mapping[str, Measure] = {
-    name: metric
-    for name, metric in vars(metrics).items()
-    if inspect.isfunction(metric) and not name.startswith("_") and "subject" in inspect.signature(metric).parameters
-}
-"""Functions of `equiflock.metrics` that take a moment, by name."""
 
 
 def fly(
@@ -55,14 +46,12 @@ def fly(
 def resolve_measures(scenario: Scenario) -> dict[str, Measure]:
     """Return the measures of a scenario by name, which is the column of a table.
 
-    Raise InputError if one is neither the name of a metric of the package nor a named function of a moment.
+    Raise InputError if one is neither the name of a metric nor a named function of a moment.
     """
     result: dict[str, Measure] = {}
     for measure in scenario.measures:
         if isinstance(measure, str):
-            if measure not in MOMENT_METRICS:
-                raise_wrong_choice(f"a measure of scenario {scenario.name!r}", measure, tuple(MOMENT_METRICS))
-            result[measure] = MOMENT_METRICS[measure]
+            result[measure] = get_metric(measure, f"a measure of scenario {scenario.name!r}")
         elif getattr(measure, "__name__", "").isidentifier():
             result[measure.__name__] = measure
         else:
