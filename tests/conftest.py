@@ -118,7 +118,8 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     from equiflock.features import FEATURES
     from equiflock.outcomes import Outcome
     from equiflock.scenarios.registry import SCENARIOS
+    from equiflock.simulation.metrics import METRICS
 
-    for registry in (BODIES, CONTROLLERS, FEATURES, SCENARIOS):
+    for registry in (BODIES, CONTROLLERS, FEATURES, METRICS, SCENARIOS):
         monkeypatch.setattr(registry, "parts", dict(registry.parts))
     monkeypatch.setattr(Outcome, "_registry", dict(Outcome._registry))

@@ -17,7 +17,11 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MAX_LINES = 80
-SHORTENED = {"animate": ("--dots-per-inch", "40", "--frames-per-second", "5"), "evaluate": ("--workers", "1")}
+SHORTENED = {
+    "animate": ("--dots-per-inch", "40", "--frames-per-second", "5"),
+    "evaluate": ("--workers", "1"),
+    "sweep": ("--workers", "1"),
+}
 """Options that make a command take seconds."""
 
 
@@ -34,7 +38,9 @@ def test_the_page_shows_each_example_with_a_link_to_its_file() -> None:
     )
     assert len(headings) == len(blocks) == PAGE.count("```python\n")
     assert dict(blocks) == {path.name: path.read_text() for path in EXAMPLES}
-    for heading, word in zip(headings, ("law", "torch network", "feature", "scenario", "body", "expert"), strict=True):
+    for heading, word in zip(
+        headings, ("law", "torch network", "feature", "scenario", "body", "metric", "expert"), strict=True
+    ):
         assert word in heading
 
 

@@ -13,10 +13,13 @@ from scipy.stats import binomtest, trim_mean
 
 from equiflock._runtime.checks import InputError
 from equiflock.statistics import (
+    Comparison,
     Estimate,
     by_training,
     compare,
+    compare_shares,
     estimate,
+    estimate_flock_share,
     estimate_share,
     interquartile_mean,
 )
@@ -37,6 +40,17 @@ def trainings(rng: np.random.Generator) -> NDArray[np.float64]:
     return rng.normal(size=(3, FLOCKS)) + rng.normal(size=FLOCKS)
 
 
+def likely_improvement(rng: np.random.Generator, seed: int) -> Estimate:
+    """The probability of an improvement on few flocks, 0.9."""
+    return compare(rng.random(20), np.full(20, 0.9), seed=seed).improvement
+
+
+def rare_failures(rng: np.random.Generator) -> Comparison:
+    """Two controllers that fail on 15% and 5% of the flocks, the first on all on which the second fails."""
+    hardness = rng.random(FLOCKS)
+    return compare_shares((hardness < 0.15) * 1.0, (hardness < 0.05) * 1.0)
+
+
 @pytest.mark.slow
 def test_intervals_cover_the_true_value_in_93_to_97_percent_of_repetitions() -> None:
     middle_half = float(interquartile_mean(np.random.default_rng(1).lognormal(size=2_000_000)))
@@ -49,6 +63,9 @@ def test_intervals_cover_the_true_value_in_93_to_97_percent_of_repetitions() -> 
         "share": coverage(0.2, lambda rng, n: estimate_share(int(rng.binomial(FLOCKS, 0.2)), FLOCKS)),
         "difference": coverage(0.5, lambda rng, n: compare(trainings(rng) + 0.5, trainings(rng), seed=n).difference),
         "improvement": coverage(0.5, lambda rng, n: compare(trainings(rng), trainings(rng), seed=n).improvement),
+        "improvement that is likely": coverage(0.9, lambda rng, n: likely_improvement(rng, n)),
+        "share over trainings": coverage(0.5, lambda rng, n: estimate_flock_share((trainings(rng) < 0) * 1.0)),
+        "difference of shares": coverage(0.1, lambda rng, n: rare_failures(rng).difference),
     }
     assert {name: share for name, share in shares.items() if not 0.93 <= share <= 0.97} == {}
 
@@ -86,14 +103,57 @@ def test_a_controller_that_is_better_on_every_flock_improves_with_probability_on
     hard = np.linspace(1.0, 100.0, FLOCKS)
     difference, improvement = compare(hard - 0.5, hard)
     assert difference[:3] == (-0.5, -0.5, -0.5)
-    assert improvement[:3] == (1.0, 1.0, 1.0)
+    assert improvement.value == improvement.high == 1.0
+    assert 0.9 < improvement.low < 1.0
+
+
+def test_a_larger_value_may_be_the_better_one() -> None:
+    hard = np.linspace(1.0, 100.0, FLOCKS)
+    difference, improvement = compare(hard + 0.5, hard, larger_is_better=True)
+    assert (difference.value, improvement.value) == (0.5, 1.0)
+    assert compare(hard + 0.5, hard).improvement.value == 0.0
+
+
+def test_a_difference_of_shares_has_an_interval_even_if_all_flocks_agree() -> None:
+    difference, improvement = compare_shares(np.zeros(10), np.ones(10))
+    assert (difference.value, difference.low, improvement.value) == (-1.0, -1.0, 1.0)
+    assert difference.high == pytest.approx(1.0 - 2.0 * improvement.low)
+    assert difference.high > -0.5
+
+
+def test_trainings_that_agree_count_once_in_a_share() -> None:
+    failed = np.arange(20.0) < 5
+    assert estimate_flock_share(np.tile(failed, (5, 1)))[:3] == pytest.approx(estimate_share(5, 20)[:3])
+    # Trainings that fail on different flocks say more about the share.
+    shifted = estimate_flock_share([np.roll(failed, shift) for shift in (0, 5, 10)])
+    assert shifted.high - shifted.low < estimate_share(5, 20).high - estimate_share(5, 20).low
+    assert estimate_flock_share([1.0]).low > 0.0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((0.22, 0.2151, 0.2292), "0.220 (0.215, 0.229)"),
+        ((0.0012, 0.001, 0.15), "0.00120 (0.00100, 0.15000)"),
+        ((12345.6, 1.2, 22222.0), "12,346 (1, 22,222)"),
+        ((100.0, 100.0, 100.0), "100"),
+        ((1.0, 1.0, 2.0), "1 (1, 2)"),
+        ((0.0, -0.25, 0.5), "0.000 (-0.250, 0.500)"),
+        ((3e-9, 1e-9, 0.1), "3e-09 (1e-09, 0.1)"),
+        ((2.0, 1.5, np.inf), "2.00 (1.50, inf)"),
+    ],
+)
+def test_a_number_and_its_interval_have_the_same_decimals(numbers: tuple[float, float, float], text: str) -> None:
+    assert str(Estimate(*numbers, n=10)) == text
 
 
 def test_a_controller_ties_with_itself() -> None:
     values = np.random.default_rng(0).normal(size=(2, FLOCKS))
     difference, improvement = compare(values[:1], values[:1])
     assert difference.value == 0.0
-    assert improvement[:3] == (0.5, 0.5, 0.5)
+    assert improvement.value == 0.5
+    assert improvement.low == pytest.approx(1.0 - improvement.high)
+    assert 0.4 < improvement.low < 0.5
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_a_similar_one() -> None:
@@ -115,6 +175,8 @@ def test_values_must_be_numbers_of_flocks(values: object) -> None:
 
 
 def test_other_bad_input_is_refused() -> None:
+    with pytest.raises(InputError, match="from 0 to 1; got -1 to 2"):
+        estimate_flock_share([-1.0, 2.0])
     with pytest.raises(InputError, match="same flocks; got 2 and 3"):
         compare([1.0, 2.0], [1.0, 2.0, 3.0])
     with pytest.raises(InputError, match="between 0 and 5"):

@@ -36,6 +36,7 @@ from equiflock.simulation.environment import Environment
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import Flight
 from equiflock.simulation.flight_builder import flight
+from equiflock.simulation.metrics import metric, metric_names
 from equiflock.simulation.simulate import simulate
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
@@ -91,6 +92,8 @@ __all__ = [
     "load_module",
     "make_body",
     "make_scenario",
+    "metric",
+    "metric_names",
     "metrics",
     "observe",
     "paper_senses",

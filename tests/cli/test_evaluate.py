@@ -20,6 +20,7 @@ from equiflock.evaluation.evaluate import (
     EvaluationJob,
     build_evaluation_jobs,
     format_label,
+    format_labels,
     format_run_dir_name,
     list_baselines,
 )
@@ -71,8 +72,12 @@ def test_a_controller_is_compared_with_the_baselines_under_its_own_name(
     assert all(name in printed for name in ("mine.safetensors", "etdagnn", "tdagnn-tf-mean"))
     assert max(map(len, printed.splitlines())) <= 80
     assert "…" not in printed
-    table = pd.read_csv(tmp_path / "mine" / f"{scenario}.csv")
+    table = pd.read_csv(tmp_path / "mine" / "flights.csv")
     assert table.controller.iloc[0] == "mine.safetensors"
+    assert "starling" in set(table.controller)
+    summary = pd.read_csv(tmp_path / "mine" / "summary.csv")
+    assert set(summary.n) == {3}
+    assert ((summary.interval_low <= summary["median"]) | summary["median"].isna()).all()
     assert (tmp_path / "mine" / f"{scenario}.png").read_bytes()[:4] == b"\x89PNG"
     assert "settings controller = mine.safetensors, not etdagnn" in failure(
         capsys, "etdagnn", "--scenario", scenario, *SMALL, "--out", "mine"
@@ -84,8 +89,8 @@ def test_metrics_of_whole_flights_match_a_simulation(
 ) -> None:
     monkeypatch.setattr(console.out, "width", 200)
     evaluate("etdagnn", *SMALL, "--out", "mine")
-    table = pd.read_csv("mine/flocking.csv")
-    found = table[(table.controller == "etdagnn") & (table.time == 2.0)].set_index("metric")
+    table = pd.read_csv("mine/summary.csv")
+    found = table[table.controller == "etdagnn"].set_index("metric")
     run = ef.simulate(ef.random_disk(3, 30, split="test"), ef.load("etdagnn"), time_step=0.02)
     expected = {
         "ivv": metrics.ivv(run),
@@ -102,8 +107,40 @@ def test_metrics_of_whole_flights_match_a_simulation(
     for word in ("IVV", "IMAN", "peak", "smallest", "separation", "components", "discon-", "variance"):
         assert word in printed.split()
     row = found.loc["peak_acceleration"]
-    assert f"{row['median']:.3g} ({row.lower:.3g}, {row.upper:.3g})" in printed
-    assert printed.count("etdagnn") == 1 + printed.count("runs/")  # once, although it is also of the package
+    assert f"{row['median']:.0f} ({row.interval_low:.0f}, {row.interval_high:.0f})" in printed
+    assert sum(line.startswith("  etdagnn ") for line in printed.splitlines()) == 1  # although it is of the package
+    assert "intervals of fewer than 6 flocks are too narrow" in printed
+
+
+def test_several_controllers_are_compared_with_the_first_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console.out, "width", 100)
+    evaluate("tanner-dynamic", "tanner", "cucker-smale", *SMALL, "--duration", "0.2", "--flocks", "6")
+    folder = tmp_path / "runs" / "evaluation" / "tanner-dynamic-tanner-cucker-smale-flocking"
+    flights = pd.read_csv(folder / "flights.csv")
+    assert list(dict.fromkeys(flights.controller)) == ["tanner-dynamic", "tanner", "cucker-smale"]
+    table = pd.read_csv(folder / "comparison.csv")
+    assert set(table.controller) == {"tanner", "cucker-smale"}
+    assert set(table.compared_with) == {"tanner-dynamic"}
+    ivv = flights.pivot(index="flock", columns="controller", values="ivv")
+    row = table[(table.controller == "tanner") & (table.metric == "ivv")].squeeze()
+    assert row.difference == pytest.approx((ivv["tanner"] - ivv["tanner-dynamic"]).median())
+    assert row.improvement == (ivv["tanner"] < ivv["tanner-dynamic"]).mean()
+    # More separation is better, so the probabilities of an improvement are the opposite ones.
+    separation = flights.pivot(index="flock", columns="controller", values="smallest_separation")
+    row = table[(table.controller == "tanner") & (table.metric == "smallest_separation")].squeeze()
+    ties = (separation["tanner"] == separation["tanner-dynamic"]).mean()
+    assert row.improvement == (separation["tanner"] > separation["tanner-dynamic"]).mean() + ties / 2
+    printed = capsys.readouterr().out
+    assert "difference from tanner-dynamic on the same flocks" in printed
+    assert max(map(len, printed.splitlines())) <= 100
+    assert "too narrow" not in printed
+
+
+@pytest.mark.parametrize(("names", "got"), [((), "got none"), (("tanner", "tanner"), "got tanner tanner")])
+def test_controllers_are_named_once(capsys: pytest.CaptureFixture[str], names: tuple[str, ...], got: str) -> None:
+    assert f"expected one or more controllers, each once; {got}" in failure(capsys, *names)
 
 
 @pytest.mark.slow
@@ -124,10 +161,11 @@ def test_baselines_are_in_the_units_of_the_controller(
     found = read_json(folder / "config.json")["weights"]
     assert found["mine.safetensors" + units] == compute_file_checksum(bundled_weights_path("etdagnn", 2))
     assert found["etdagnn" + units] == compute_file_checksum(bundled_weights_path("etdagnn", 0))
-    flown = pd.read_csv(folder / "flocking.csv")
-    assert set(flown.controller) == {f"{name}{units}" for name in ("mine.safetensors", "tanner", *PAPER_NETWORKS)}
+    flown = pd.read_csv(folder / "flights.csv")
+    names = "mine.safetensors", "tanner", *PAPER_NETWORKS, "starling"
+    assert set(flown.controller) == {f"{name}{units}" for name in names}
     # L^2 / tau times the value in the controller's own units.
-    one = flown[(flown.controller == "etdagnn" + units) & (flown.metric == "ivv")]["median"].item()
+    one = flown[flown.controller == "etdagnn" + units].ivv.median()
     run = ef.simulate(
         ef.random_disk(3, 30, split="test", disk_radius=2.4), ef.load("etdagnn"), time_step=0.02, duration=0.4
     )
@@ -158,9 +196,10 @@ def test_another_spelling_of_a_controller_is_no_baseline_of_itself() -> None:
     start = ef.random_disk(1, 30)
     names = list_baselines("etdagnn:time_scale=16:comm_radius=4", start)
     assert names == tuple(
-        f"{name}:comm_radius=4:time_scale=16" for name in ("tanner", *PAPER_NETWORKS) if name != "etdagnn"
+        f"{name}:comm_radius=4:time_scale=16" for name in ("tanner", *PAPER_NETWORKS, "starling") if name != "etdagnn"
     )
-    assert len(list_baselines("etdagnn:seed=3:comm_radius=4", start)) == 5
+    assert len(list_baselines("etdagnn:seed=3:comm_radius=4", start)) == 6
+    assert "starling" not in list_baselines("starling", start)
     (job, *_) = build_evaluation_jobs("etdagnn:seed=3:comm_radius=4", "flocking", {}, 0.01, 0.1, ())
     assert (job.seed, job.checksum) == (None, compute_file_checksum(bundled_weights_path("etdagnn", 3)))
 
@@ -169,7 +208,9 @@ def test_curves_match_the_reproduction() -> None:
     job = FlockingJob("etdagnn", 0, agents=20, flocks=2, time_step=0.02)
     options = (("agents", 20), ("flocks", 2))
     evaluated = EvaluationJob("etdagnn", 0, "flocking", options, 0.02, 2.0, "etdagnn", "")
-    pd.testing.assert_frame_equal(evaluated.run()[: 2 * 101], job.run(), check_exact=True)
+    expected = job.run()
+    curves = evaluated.run()[: 2 * 101]
+    pd.testing.assert_frame_equal(curves[expected.columns], expected, check_exact=True)
 
 
 @pytest.mark.slow
@@ -179,11 +220,19 @@ def test_evaluations_of_different_weights_have_different_run_directories(tmp_pat
         files.append(tmp_path / f"run-{seed}" / "weights.safetensors")
         files[-1].parent.mkdir()
         shutil.copy(bundled_weights_path("etdagnn", seed), files[-1])
-    names = [format_run_dir_name(str(path), "flocking") for path in files]
+    names = [format_run_dir_name([str(path)], "flocking") for path in files]
     assert names == [
         f"run-{seed}-weights-{compute_file_checksum(path)[:12]}-flocking" for seed, path in enumerate(files, start=1)
     ]
-    assert format_run_dir_name("etdagnn:3", "leaders") == "etdagnn-3-leaders"
+    assert format_run_dir_name(["etdagnn:3"], "leaders") == "etdagnn-3-leaders"
+    assert format_run_dir_name(["etdagnn:3", "tanner"], "leaders") == "etdagnn-3-tanner-leaders"
+    assert len(format_run_dir_name([f"etdagnn:{seed}" for seed in range(100)], "leaders")) < 40
+    assert format_labels([*map(str, files), "tanner"]) == [
+        "run-1/weights.safetensors",
+        "run-2/weights.safetensors",
+        "tanner",
+    ]
+    assert format_labels(["a/mine.safetensors", "b/mine.safetensors"]) == ["a/mine.safetensors", "b/mine.safetensors"]
     assert format_label(str(files[0])) == "run-1/weights.safetensors"
     assert format_label(f"{files[0]}:comm_radius=5") == "run-1/weights.safetensors:comm_radius=5"
     evaluate(str(files[0]), *SMALL)

@@ -64,8 +64,12 @@ def test_a_plugin_scenario_is_evaluated_by_its_outcomes_and_measures(
     Path(f"{module}.py").write_text(OWN_SCENARIO.format(name=module, more=FAILS, ending="ending"))
     own = ("--scenario", module, "--plugin", f"{module}.py", "--distance", "0.2", "--flocks", "4", "--workers", workers)
     evaluate("etdagnn", *own, "--out", "mine")
-    table = pd.read_csv(f"mine/{module}.csv")
-    assert set(table.columns) == {"flock", "outcome", "seconds", "spread", "controller", "seed"}
+    table = pd.read_csv("mine/flights.csv")
+    assert set(table.columns) == {"flock", "outcome", "failed", "seconds", "spread", "controller", "seed"}
+    assert (table.failed == (table.outcome != "AWAY")).all()
+    summary = pd.read_csv("mine/summary.csv").set_index(["controller", "metric"])
+    assert summary.share["etdagnn", "ended: away"] == 1.0 - summary.share["etdagnn", "failed"]
+    assert summary.interval_low["etdagnn", "failed"] < summary.interval_high["etdagnn", "failed"]
     assert set(table.outcome) <= {"AWAY", "TIME_UP"}
     assert "AWAY" in set(table.outcome)
     assert set(table.controller) >= {"tanner", "etdagnn"}  # all are followers, so the expert can fly
@@ -81,7 +85,10 @@ def test_measures_of_a_plugin_scenario_get_a_column_and_a_panel(
     Path("staying.py").write_text(OWN_SCENARIO.format(name="staying", more="", ending="unused"))
     evaluate("etdagnn", "--scenario", "staying:agents=15", "--plugin", "staying.py", "--flocks", "2", "--workers", "1")
     table = pd.read_csv("runs/evaluation/etdagnn-staying/staying.csv")
-    assert {"spread", "velocity_variance", "ivv"} <= set(table.metric)
+    assert {"spread", "velocity_variance"} == set(table.metric)
+    assert {"spread", "velocity_variance", "ivv"} <= set(
+        pd.read_csv("runs/evaluation/etdagnn-staying/flights.csv").columns
+    )
     assert len(table[(table.metric == "spread") & (table.controller == "etdagnn")]) == 101
     assert "spread" in capsys.readouterr().out.split()
 

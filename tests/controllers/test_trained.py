@@ -87,7 +87,7 @@ def test_additional_training_is_known_by_name_if_its_files_exist(
     assert "etdagnn-robust" not in ViewerConfig().to_dict()["laws"]
     # It is evaluated like any other, but compared with others only on request.
     start = ef.random_disk(1, 10)
-    assert list_baselines("etdagnn-robust", start) == ("tanner", *PAPER_NETWORKS)
+    assert list_baselines("etdagnn-robust", start) == ("tanner", *PAPER_NETWORKS, "starling")
     assert "etdagnn-robust" not in list_baselines("etdagnn", start)
     jobs = build_evaluation_jobs("etdagnn-robust", "flocking", {}, 0.01, 0.1, ())
     assert [(job.controller, job.seed) for job in jobs] == [("etdagnn-robust", 0)]

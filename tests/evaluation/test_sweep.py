@@ -60,6 +60,7 @@ def test_the_summary_has_a_median_for_every_point_over_flocks_and_seeds() -> Non
         {
             "controller": "a",
             "seed": [0, 0, 1, 1],
+            "flock": [0, 1, 0, 1],
             "agents": 10,
             "comm_radius": 1.0,
             "hops": None,
@@ -69,15 +70,33 @@ def test_the_summary_has_a_median_for_every_point_over_flocks_and_seeds() -> Non
             "disconnected": [1.0, 0.0, 0.0, 0.0],
         }
     )
-    found = summarize_sweep(table)
-    assert len(found) == 1
-    assert (found.ivv[0], found.disconnected[0]) == (2.5, 0.25)
+    found = summarize_sweep(table).set_index("metric")
+    assert list(found.index) == list(METRICS)
+    assert set(found.n) == set(found.trainings) == {2}
+    ivv = found.loc["ivv"]
+    assert (ivv["lower"], ivv["median"], ivv["upper"]) == (1.75, 2.5, 4.5)
+    # The flocks are resampled with all of their trainings: either flock alone, or both.
+    assert (ivv.interval_low, ivv.interval_high) == (2.0, 5.5)
+    assert (ivv.smallest_training, ivv.largest_training) == (1.5, 6.0)
+    assert ivv.interquartile_mean == 2.5
+    share = found.loc["disconnected"]
+    assert (share["share"], share.smallest_training, share.largest_training) == (0.25, 0.0, 0.5)
+    assert share.interval_low < 0.25 < share.interval_high
+    assert np.isnan(share["median"])
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) -> None:
     rows = [
-        {"controller": name, "seed": 0, "agents": n, "comm_radius": r, "hops": K, **dict.fromkeys(METRICS, n * r)}
+        {
+            "controller": name,
+            "seed": 0,
+            "flock": 0,
+            "agents": n,
+            "comm_radius": r,
+            "hops": K,
+            **dict.fromkeys(METRICS, n * r / 100),
+        }
         for name in ("a", "b")
         for n in (10, 20, 40)
         for r in (1.0, 2.0)
@@ -93,7 +112,7 @@ def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) ->
 def grid_of(axes: dict[str, list[Any]]) -> pd.DataFrame:
     """The table of a sweep over these axes, whose metrics are numbers from 0 on."""
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    usual = {"controller": "a", "seed": 0, "agents": 10, "comm_radius": 1.0, "hops": None}
+    usual = {"controller": "a", "seed": 0, "flock": 0, "agents": 10, "comm_radius": 1.0, "hops": None}
     return pd.DataFrame([{**usual, **point, **dict.fromkeys(METRICS, float(i))} for i, point in enumerate(points)])
 
 
@@ -138,7 +157,17 @@ def test_too_many_panels_are_medians_over_the_axes_of_fewest_values(
     assert panels[0].get_title() == "a\nnoise 0, agents 10"
     assert title == f"{METRICS['ivv']}, median over send interval, body"
     here = (table.packet_loss == 0.0) & (table.delay == 0) & (table.noise == 0.0) & (table.agents == 10)
-    assert panels[0].texts[0].get_text() == f"{table[here].ivv.median():.3g}"
+    assert float(panels[0].texts[0].get_text()) == pytest.approx(table[here].ivv.median(), rel=1e-3)
+
+
+def test_a_cell_of_a_map_has_the_interval_below_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pd.concat([grid_of({"agents": [10, 20]}).assign(flock=flock, ivv=flock + 1.5) for flock in range(8)])
+    _, (panel,) = panels_of(table, tmp_path, monkeypatch)
+    row = summarize_sweep(table, ["agents"], ["ivv"]).iloc[0]
+    assert [text.get_text() for text in panel.texts[:2]] == [
+        f"{row['median']:.2f}",
+        f"({row.interval_low:.2f}, {row.interval_high:.2f})",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -151,6 +180,7 @@ def test_too_many_panels_are_medians_over_the_axes_of_fewest_values(
         (["--comm-radius", "-1"], "comm_radius must be"),
         (["--controller", "tanner,tanner"], "controller must list each controller once"),
         (["--epochs", "1", "--controller", "tanner"], "tanner has no weights to train"),
+        (["--metric", "ivw"], "metric must be one of 'ivv', 'iman', 'final_velocity_variance', 'disconnected'"),
     ],
 )
 def test_bad_grids_are_refused_before_anything_is_flown(
@@ -176,7 +206,8 @@ def test_a_sweep_grows_in_its_folder(tmp_path: Path, jobs_here: None) -> None:
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").iterdir()}
     assert len(after) == 3
     assert before.items() <= after.items()
-    assert pd.read_csv(tmp_path / "summary.csv").agents.tolist() == [10, 20, 30]
+    summary = pd.read_csv(tmp_path / "summary.csv")
+    assert summary[summary.metric == "ivv"].agents.tolist() == [10, 20, 30]
 
 
 def test_weights_in_a_file_are_known_by_their_content(tmp_path: Path) -> None:

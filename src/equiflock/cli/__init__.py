@@ -28,7 +28,7 @@ COMMANDS = {
     "simulate": ("Simulate", "Simulate random flocks under a controller and print metrics."),
     "view": ("View", "Simulate flocks interactively in a browser, or replay saved flights."),
     "animate": ("Animate", "Render a film of saved flights, side by side, or of a new flight."),
-    "evaluate": ("Evaluate", "Compare a controller with the package's controllers by the paper's metrics and figures."),
+    "evaluate": ("Evaluate", "Compare controllers, or one with the package's, by the paper's metrics and figures."),
     "export": ("Export", "Export one agent's controller for a robot, as C, NumPy or ONNX."),
     "reproduce": ("Reproduce", "Run the paper's experiments and check its statements."),
     "sweep": ("Sweep", "Evaluate controllers over a grid of flock sizes, radii, hops, radios, bodies and failures."),

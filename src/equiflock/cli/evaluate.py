@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from equiflock._runtime.checks import check_count, check_positive
+from equiflock._runtime.checks import InputError, check_count, check_positive
 from equiflock.cli.jobs import WorkerOptions, try_controller
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
 from equiflock.cli.shared_options import (
@@ -24,11 +24,14 @@ from equiflock.cli.shared_options import (
     report_duration,
     warn_about_disagreement,
 )
-from equiflock.cli.terminal import print_orbit, print_paths, print_table
+from equiflock.cli.terminal import out, print_column_blocks, print_orbit, print_paths
 from equiflock.controllers import load
 from equiflock.flock import Flock, Role
 from equiflock.scenarios.registry import Scenario, build_flight_options, choose_orbit
 from equiflock.simulation.environment import Environment
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png")
 """Glob patterns of the files that an evaluation writes beside its config."""
@@ -36,10 +39,15 @@ OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png")
 
 @dataclass(frozen=True)
 class Evaluate(WorkerOptions):
-    """Compare a controller with the package's controllers by the paper's metrics and figures."""
+    """Compare controllers, or one with the package's, by the paper's metrics and figures.
 
-    controller: Annotated[str, tyro.conf.Positional]
-    """Weights file (.safetensors), or the name of a controller, as for `equiflock simulate`."""
+    Prints medians and shares over flocks with 95% intervals, and the differences to the first controller on the same
+    flocks. Writes flights.csv with a row for every flight, summary.csv, comparison.csv and a figure.
+    """
+
+    controllers: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Weights files (.safetensors) or names of controllers, as for `equiflock simulate`. A single one is compared with
+    the expert, the paper's networks and starling, several with each other only."""
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
     environment: EnvironmentArgument = field(default_factory=EnvironmentOptions)
@@ -48,8 +56,8 @@ class Evaluate(WorkerOptions):
     duration: float | None = None
     """Longest duration in seconds; by default that of the scenario's test."""
     out: Path | None = None
-    """Run directory, whose results are reused; by default runs/evaluation/CONTROLLER-SCENARIO, with a checksum of a
-    weights file, and with the environment if it is not the paper's."""
+    """Run directory, whose results are reused; by default runs/evaluation/CONTROLLERS-SCENARIO, with checksums of
+    weights files, and with the environment if it is not the paper's."""
     plugin: PluginName = None
     force: bool = False
     """Delete an earlier evaluation in the run directory and start again."""
@@ -60,34 +68,30 @@ class Evaluate(WorkerOptions):
         return {"flocks": 50, **kind.test_options}
 
     def run(self) -> None:
-        """Run the flights that are missing, write table and figure, and print the comparison and their paths."""
-        from equiflock._runtime.files import atomic_write
+        """Run the flights that are missing, write tables and figure, and print the comparison and their paths."""
         from equiflock._runtime.provenance import lock_run_dir, read_package_versions
-        from equiflock.evaluation.curves import draw_measure_curves
-        from equiflock.evaluation.evaluate import (
-            build_evaluation_jobs,
-            build_table_rows,
-            check_reportable,
-            format_run_dir_name,
-        )
-        from equiflock.plotting.figures import draw_outcome_bars
-        from equiflock.simulation.flight_jobs import resolve_measures
+        from equiflock.evaluation.evaluate import build_evaluation_jobs, check_reportable, format_run_dir_name
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
-        # Find errors of controller and scenario before the first job: load, draw, and simulate some steps.
-        controller = load(self.controller)
+        if not self.controllers or len(set(self.controllers)) < len(self.controllers):
+            raise InputError(f"expected one or more controllers, each once; got {' '.join(self.controllers) or 'none'}")
+        # Find errors of controllers and scenario before the first job: load, draw, and simulate some steps.
+        controllers = [load(name) for name in self.controllers]
         scenario = build_scenario(self.scenario, self.options)
         check_reportable(scenario)
-        warn_about_disagreement(scenario, controller)
+        for controller in controllers:
+            warn_about_disagreement(scenario, controller)
         environment, start = self.environment.build(), scenario.draw()
         settings = self._collect_settings(scenario, start, environment)
         settings["duration"] = report_duration(settings["duration"], settings["time_step"])
         environment.check_duration(settings["duration"])
         environment.check_start(start)
-        try_controller(start, self.controller, **build_flight_options(scenario, controller), environment=environment)
+        for name, controller in zip(self.controllers, controllers, strict=True):
+            try_controller(start, name, **build_flight_options(scenario, controller), environment=environment)
         jobs = build_evaluation_jobs(**settings, plugin=compute_plugin_checksum(self.plugin))
-        run_dir = self.out or Path("runs/evaluation") / format_run_dir_name(self.controller, scenario.name, environment)
+        name = format_run_dir_name(self.controllers, scenario.name, environment)
+        run_dir = self.out or Path("runs/evaluation") / name
         # Everything that the results depend on.
         config = {
             "settings": settings,
@@ -96,35 +100,70 @@ class Evaluate(WorkerOptions):
         }
         agents = int((start.roles[0] != Role.OBSTACLE).sum())
         title = f"{scenario.name}: {len(start)} flocks of {agents} agents"
-        csv, png = (run_dir / f"{scenario.name}{kind}" for kind in (".csv", ".png"))
-        # Table and figure show all jobs, including those of earlier calls.
+        # Tables and figure show all jobs, including those of earlier calls.
         with lock_run_dir(run_dir, "evaluation", config, OUTPUT_PATTERNS, self.force):
             table = self.run_jobs(jobs, run_dir / "jobs", title)
-            with atomic_write(csv) as scratch:
-                table.to_csv(scratch, index=False)
-            if scenario.figure == "endings":
-                draw_outcome_bars(table, png, scenario.success_outcomes)
-            else:
-                draw_measure_curves(table, png, tuple(resolve_measures(scenario)))
-        print_table(title, *(build_table_rows(table, scenario, quartiles) for quartiles in (True, False)))
+            paths = self._report(table, run_dir, scenario, title, jobs[0].metrics)
         print_environment(environment)
-        if (orbit := choose_orbit(scenario, controller)) is not None and orbit != scenario.orbit:
-            print_orbit(orbit)
-        print_paths((csv, png))
+        for name, controller in zip(self.controllers, controllers, strict=True):
+            if (orbit := choose_orbit(scenario, controller)) is not None and orbit != scenario.orbit:
+                print_orbit(orbit, "" if len(self.controllers) == 1 else name)
+        print_paths(paths)
+
+    def _report(
+        self, table: pd.DataFrame, run_dir: Path, scenario: Scenario, title: str, user_metrics: Sequence[str]
+    ) -> list[Path]:
+        """Write the tables and the figure, print medians and differences, and return the paths of the files."""
+        from equiflock._runtime.files import atomic_write
+        from equiflock.evaluation.curves import draw_measure_curves
+        from equiflock.evaluation.evaluate import (
+            build_comparison_rows,
+            build_table_rows,
+            compare_controllers,
+            split_results,
+            summarize_evaluation,
+        )
+        from equiflock.evaluation.flight_statistics import FEWEST_FLOCKS
+        from equiflock.plotting.figures import draw_outcome_bars
+
+        curves, flights = split_results(table)
+        summary, comparison = summarize_evaluation(flights), compare_controllers(flights)
+        tables = {"flights": flights, "summary": summary, "comparison": comparison}
+        figure = run_dir / f"{scenario.name}.png"
+        if scenario.figure == "endings":
+            draw_outcome_bars(flights, figure, scenario.success_outcomes)
+        else:
+            tables[scenario.name] = curves
+            draw_measure_curves(curves, figure, list(dict.fromkeys(curves.metric)))
+        for name, content in tables.items():
+            with atomic_write(run_dir / f"{name}.csv") as scratch:
+                content.to_csv(scratch, index=False)
+        print_column_blocks(f"{title}; median or share with 95% interval", *build_table_rows(summary))
+        if len(comparison):
+            first = comparison.compared_with.iloc[0]
+            print_column_blocks(
+                f"difference from {first} on the same flocks with 95% interval, and probability of improving on it",
+                *build_comparison_rows(comparison, scenario, user_metrics),
+                group=2,
+            )
+        if flights.flock.nunique() < FEWEST_FLOCKS:
+            out.print(f"intervals of fewer than {FEWEST_FLOCKS} flocks are too narrow: raise --flocks")
+        return [*(run_dir / f"{name}.csv" for name in tables), figure]
 
     def _collect_settings(self, scenario: Scenario, start: Flock, environment: Environment) -> dict[str, Any]:
         """Return the arguments of `build_evaluation_jobs`, which are saved in the config."""
         from equiflock.evaluation.evaluate import get_json_options, list_baselines
 
+        first, *others = self.controllers
         times = {name: getattr(self, name) for name in ("time_step", "duration")}
         return {
-            "controller": self.controller,
+            "controller": first,
             "scenario": scenario.name,
             "options": get_json_options(scenario),
             **{
                 name: getattr(scenario, name) if value is None else check_positive(name, value)
                 for name, value in times.items()
             },
-            "baselines": list_baselines(self.controller, start),
+            "baselines": tuple(others) or list_baselines(first, start),
             "environment": environment.settings,
         }

@@ -15,6 +15,7 @@ from equiflock.cli.terminal import print_notice, progress
 from equiflock.controllers import load
 from equiflock.flock import Flock
 from equiflock.simulation.flight_builder import flight
+from equiflock.simulation.metrics import list_user_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,8 +26,13 @@ TRIAL_STEPS = 3
 
 
 def try_controller(start: Flock, controller: str, **flight_options: Any) -> None:
-    """Simulate TRIAL_STEPS steps, so that a broken controller raises its error before jobs are run or files written."""
-    list(islice(flight(start, load(controller), **flight_options), TRIAL_STEPS))
+    """Simulate TRIAL_STEPS steps and compute users' metrics.
+
+    A broken controller or metric so raises its error before jobs are run or files written.
+    """
+    for moment in islice(flight(start, load(controller), **flight_options), TRIAL_STEPS):
+        for metric in list_user_metrics():
+            metric(moment)
 
 
 @dataclass(frozen=True, kw_only=True)

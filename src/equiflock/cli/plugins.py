@@ -1,4 +1,4 @@
-"""Plugins: user modules that register controllers, scenarios or bodies, and checksums of their source files."""
+"""Plugins: user modules that register parts such as controllers or metrics, and checksums of their source files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _plugin_checksums: dict[str, dict[str, str]] = {}
 
 
 def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) -> None:
-    """Import a user's module, by its name or .py file, which may register controllers, scenarios and bodies.
+    """Import a user's module, by its name or .py file, which may register controllers, scenarios, bodies and metrics.
 
     Its directory is put first in `sys.path`. Checksums of its source files are recorded at the first import. Raise
     InputError if the import fails, or if `sources`, those of the command's process, differ in this one.

@@ -316,7 +316,10 @@ def _format_option(name: str) -> str:
 
 PluginName = Annotated[
     str | None,
-    tyro.conf.arg(help="Python module or file to import first, which may register your own controllers and scenarios."),
+    tyro.conf.arg(
+        help="Python module or file to import first, which may register your own controllers, scenarios, bodies and "
+        "metrics."
+    ),
 ]
 
 

@@ -29,6 +29,7 @@ from equiflock.evaluation.summary import RECORDED_METRICS, summarize, summarize_
 from equiflock.flock import Role
 from equiflock.scenarios.registry import choose_orbit
 from equiflock.simulation.flight_jobs import fly, resolve_measures, scenario_to_dict
+from equiflock.simulation.metrics import list_user_metrics
 from equiflock.simulation.simulate import count_steps
 
 ControllerName = Annotated[
@@ -61,7 +62,7 @@ class Simulate:
     keep_every: int = 1
     """With --save: save one frame every KEEP_EVERY steps."""
     plugin: str | None = None
-    """Python module or file to import first, which may register your own controllers and scenarios."""
+    """Python module or file to import first, which may register your own controllers, scenarios, bodies and metrics."""
 
     def run(self) -> None:
         """Simulate, save the flight if requested, and print a table of metrics: median and quartiles over flocks."""
@@ -88,7 +89,9 @@ class Simulate:
                 duration,
                 environment,
                 keep_every=self.keep_every if self.save is not None else None,
-                record=resolve_measures(scenario) | {measure.__name__: measure for measure in RECORDED_METRICS},
+                record=resolve_measures(scenario)
+                | {measure.__name__: measure for measure in RECORDED_METRICS}
+                | {metric.name: metric for metric in list_user_metrics()},
                 on_step=lambda moment: bar.update(
                     task, completed=moment.step, description=f"flying under {self.controller}"
                 ),

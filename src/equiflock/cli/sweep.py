@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from equiflock._runtime.checks import InputError, check_count
+from equiflock._runtime.checks import InputError, check_choice, check_count
 from equiflock.cli.jobs import WorkerOptions, try_controller
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
 from equiflock.cli.shared_options import EnvironmentAxes, EnvironmentAxesArgument, report_duration
-from equiflock.cli.terminal import out, parse_floats, parse_integers, print_paths, print_table
+from equiflock.cli.terminal import out, parse_floats, parse_integers, print_column_blocks, print_paths
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.learning.recipe import EXPERT, DAgger
 from equiflock.scenarios import RandomDisk
@@ -37,8 +37,8 @@ class Sweep(WorkerOptions):
 
     Options of radio, body and failures take lists of values, such as --packet-loss 0,0.1,0.2 or --delay 0-2. A network
     is trained for each grid point first if --epochs is given. Writes sweep.csv with a row for every flock, summary.csv
-    with medians, and a heat map. Existing results in the run directory are kept, so the same command resumes an
-    interrupted sweep, and a sweep may be extended.
+    with medians, quartiles and 95% intervals, and a heat map. Existing results in the run directory are kept, so the
+    same command resumes an interrupted sweep, and a sweep may be extended.
     """
 
     controller: str = DEFAULT_CONTROLLER
@@ -60,22 +60,23 @@ class Sweep(WorkerOptions):
     """Duration of a flight in seconds."""
     time_step: float = 0.01
     """Time step in seconds."""
-    metric: Literal["ivv", "iman", "final_velocity_variance", "disconnected"] = "ivv"
-    """Metric of the heat map."""
+    metric: str = "ivv"
+    """Metric of the heat map: ivv, iman, final_velocity_variance, disconnected, or your own (see --plugin)."""
     out: Path = Path("runs/sweep")
     """Run directory to write."""
     plugin: str | None = None
-    """Python module or file to import first, which may register your own controllers."""
+    """Python module or file to import first, which may register your own controllers, bodies and metrics."""
     force: bool = False
     """Delete an earlier sweep in the run directory and start again."""
 
     def run(self) -> None:
         """Try all options, controllers and bodies; run the points without results; write and print all medians."""
         from equiflock._runtime.provenance import lock_run_dir, read_package_versions
-        from equiflock.evaluation.sweep import build_sweep_jobs
+        from equiflock.evaluation.sweep import build_sweep_jobs, list_metrics
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
+        check_choice("metric", self.metric, tuple(list_metrics()))
         controllers = [name.strip() for name in self.controller.split(",")]
         if len(set(controllers)) < len(controllers):
             raise InputError(f"controller must list each controller once; got {self.controller!r}")
@@ -118,8 +119,8 @@ class Sweep(WorkerOptions):
         table = self.run_jobs(jobs, self.out / "jobs", f"sweep over {len(jobs)} points")
         # Jobs are ordered for speed; rows are sorted for the reader.
         table = table.sort_values(["controller", "seed", *list_axes(table), "flock"])
-        medians = summarize_sweep(table)
-        for name, content in (("sweep", table), ("summary", medians)):
+        summary = summarize_sweep(table)
+        for name, content in (("sweep", table), ("summary", summary)):
             with atomic_write(self.out / f"{name}.csv") as scratch:
                 content.to_csv(scratch, index=False)
         with atomic_write(self.out / "grid.json") as scratch:
@@ -129,20 +130,29 @@ class Sweep(WorkerOptions):
         if len(empty) == len(table):
             raise InputError(f"no initial conditions were found at any grid point: {table.remark.iloc[0]}")
         figure = draw_sweep(table, self.metric, self.out / f"{self.metric}.png")
-        self._print_results(medians)
+        self._print_results(summary)
         for row in empty.drop_duplicates(["agents", "comm_radius"]).itertuples():
             out.print(f"  agents {row.agents}, comm_radius {row.comm_radius:g}: {row.remark}", highlight=False)
         print_paths((self.out / "sweep.csv", self.out / "summary.csv", figure))
 
-    def _print_results(self, medians: pd.DataFrame) -> None:
-        """Print the medians, without empty columns, in the widest layout that fits the terminal."""
-        from equiflock.evaluation.sweep import list_axes
+    def _print_results(self, summary: pd.DataFrame) -> None:
+        """Print a row per point, without axes that have a single value, and the metrics with their intervals."""
+        from equiflock.evaluation.flight_statistics import FEWEST_FLOCKS, SUMMARY_COLUMNS, format_summary
 
-        medians = medians.dropna(axis="columns", how="all")
-        # Show four digits if the terminal is wide enough, else three; drop axes with a single value if it is narrow.
-        varied = [name for name in medians if name not in list_axes(medians) or medians[name].nunique(dropna=False) > 1]
-        layouts = [_format_table(medians, 4), _format_table(medians, 3), _format_table(medians[varied], 3)]
-        print_table("medians over flocks and seeds; share of disconnected flocks", *layouts)
+        axes = [name for name in summary.columns[1:] if name not in ("metric", *SUMMARY_COLUMNS)]
+        keys = ["controller", *(name for name in axes if summary[name].nunique(dropna=False) > 1)]
+        rows: dict[tuple[str, ...], list[str]] = {}
+        for point, row in zip(summary[keys].itertuples(index=False), summary.itertuples(), strict=True):
+            names = tuple(map(_format_axis_value, point))
+            rows.setdefault(names, list(names)).append(format_summary(row))
+        metrics = list(dict.fromkeys(summary.metric))
+        header = [name if name == "controller" else name.replace("_", "\n") for name in keys]
+        header += [HEADINGS.get(name, name.replace("_", "\n")) for name in metrics]
+        ranges = "; in brackets the range over trainings" if summary.trainings.max() > 1 else ""
+        title = f"median or share over {self.flocks} flocks with 95% interval{ranges}"
+        print_column_blocks(title, header, list(rows.values()), keys=len(keys))
+        if self.flocks < FEWEST_FLOCKS:
+            out.print(f"intervals of fewer than {FEWEST_FLOCKS} flocks are too narrow: raise --flocks")
 
     def _check_controller(self, controller: str) -> None:
         """Raise InputError if the controller fails in a few steps or, with --epochs, cannot be trained."""
@@ -154,14 +164,8 @@ class Sweep(WorkerOptions):
             prepare_network(DAgger(controller=controller))
 
 
-def _format_table(medians: pd.DataFrame, digits: int) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the printed table, floats with `digits` significant digits."""
-    header = ["controller", *(HEADINGS.get(column, column.replace("_", "\n")) for column in medians.columns[1:])]
-    return header, [[_format_cell(value, digits) for value in row] for row in medians.itertuples(index=False)]
-
-
-def _format_cell(value: object, digits: int) -> str:
-    """Return a value as text, floats with `digits` significant digits; "-" for None and NaN."""
+def _format_axis_value(value: object) -> str:
+    """Return a controller's name or a value of an axis as text; "-" for None and NaN."""
     if value is None or value != value:
         return "-"
-    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,53 @@ def print_table(title: str, *layouts: tuple[Sequence[str], Sequence[Sequence[str
     out.print(_build_table(title, header, [[_break_name(row[0], max_width), *row[1:]] for row in rows], 0))
 
 
+def print_column_blocks(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], keys: int = 1, group: int = 1
+) -> None:
+    """Print a table of numbers with as many columns side by side as fit the terminal, and the others below.
+
+    The first `keys` columns, the rows' names, are repeated in each block. Each `group` of the other columns stays
+    together. Long names are broken into lines.
+    """
+    out.print(Text(title, style="table.title"))
+    tables = []
+    # Names take at most two fifths of the width, or as little as possible if not even one group fits beside them.
+    for name_width in (2 * out.width // 5, MIN_NAME_WIDTH):
+        named = [_align_top([_break_name(row[0], name_width), *row[1:]]) for row in rows]
+        for columns in _divide_columns(len(header), keys, group):
+            tables = [_fit_block(header, named, block) for block in columns]
+            if all(_measure_width(table) <= out.width for table in tables):
+                break
+        else:
+            continue
+        break
+    for table in tables:
+        out.print(table)
+
+
+def _align_top(row: Sequence[str]) -> list[str]:
+    """Return the cells of a row, all with as many lines, so that their first lines are level."""
+    lines = max(cell.count("\n") for cell in row)
+    return [cell + "\n" * (lines - cell.count("\n")) for cell in row]
+
+
+def _divide_columns(columns: int, keys: int, group: int) -> Iterator[list[list[int]]]:
+    """Yield divisions of a table's columns into 1, 2, .. blocks of about equal size, each with the key columns."""
+    groups = [range(first, min(first + group, columns)) for first in range(keys, columns, group)]
+    for count in range(1, len(groups) + 1):
+        # Blocks of equal size, the last ones smaller by one group.
+        size, larger = divmod(len(groups), count)
+        ends = [place * size + min(place, larger) for place in range(count + 1)]
+        yield [[*range(keys), *chain.from_iterable(groups[first:last])] for first, last in pairwise(ends)]
+
+
+def _fit_block(header: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int]) -> Table:
+    """Return a table of these columns, without padding if it is wider than the terminal with it."""
+    parts = [header[column] for column in columns], [[row[column] for column in columns] for row in rows]
+    table = _build_table("", *parts, 1)
+    return table if _measure_width(table) <= out.width else _build_table("", *parts, 0)
+
+
 def print_text_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], lines: bool = False) -> None:
     """Print a table of text, which is wrapped; `lines` draws lines between rows."""
     table = Table(title=title, title_justify="left", show_lines=lines)
@@ -112,7 +160,7 @@ def print_text_table(title: str, header: Sequence[str], rows: Sequence[Sequence[
 
 def _build_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], padding: int) -> Table:
     """Return a table of numbers whose cells are not wrapped; `padding` is the blanks beside each cell."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, padding))
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, padding))
     _fill_table(table, header, rows, justify="right", vertical="bottom", no_wrap=True)
     table.columns[0].justify = "left"
     return table
@@ -144,10 +192,11 @@ def _break_name(name: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def print_orbit(orbit: Orbit) -> None:
-    """Print the parameters of the orbit technique that come with the weights."""
+def print_orbit(orbit: Orbit, controller: str = "") -> None:
+    """Print the parameters of the orbit technique that come with the weights, of a controller if there are several."""
     parameters = ", ".join(f"{each.name} {getattr(orbit, each.name):.3g}" for each in fields(orbit))
-    out.print(f"orbit technique of the weights: {parameters}", highlight=False, soft_wrap=True)
+    owner = controller or "the weights"
+    out.print(f"orbit technique of {owner}: {parameters}", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_paths(paths: Iterable[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Evaluation of a controller against baselines of the package, in any scenario."""
+"""Comparison of controllers, by default of one with baselines of the package, in any scenario."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ import numpy as np
 import pandas as pd
 
 from equiflock._runtime.checks import InputError, shorten_repr
-from equiflock._runtime.checksums import SHORT_DIGITS
+from equiflock._runtime.checksums import SHORT_DIGITS, compute_checksum
 from equiflock._runtime.specs import format_spec
 from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.registry import WEIGHTS_SUFFIX, is_bundled, parse_controller_name, split_unit_options
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.evaluation.curves import QUARTILES, build_curve_table
+from equiflock.evaluation.flight_statistics import (
+    DISCONNECTED,
+    ENDED_PREFIX,
+    FAILED,
+    check_user_metrics,
+    compare_flights,
+    format_summary,
+    is_share,
+    summarize_flights,
+)
 from equiflock.evaluation.job_weights import check_weights, compute_weights_checksum, load_with_seed
 from equiflock.evaluation.summary import compute_peak_acceleration
 from equiflock.flock import Flock
@@ -29,10 +39,11 @@ from equiflock.scenarios.registry import Scenario, collect_options, find_failed_
 from equiflock.simulation import metrics
 from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
 from equiflock.simulation.flight_jobs import FlightJob, build_outcome_table, resolve_measures
+from equiflock.simulation.metrics import METRICS, get_metric
 from equiflock.simulation.simulate import Measure
 from equiflock.simulation.trajectory import Trajectory
+from equiflock.statistics import Estimate
 
-DISCONNECTED = "disconnected"
 FLIGHT_METRICS: dict[str, Callable[[Trajectory], Any]] = {
     "ivv": metrics.ivv,
     "iman": metrics.iman,
@@ -41,7 +52,7 @@ FLIGHT_METRICS: dict[str, Callable[[Trajectory], Any]] = {
     "component_count": lambda run: metrics.component_count(run.flock(), run.comm_radius),
     DISCONNECTED: lambda run: (metrics.component_count(run.flock(), run.comm_radius) > 1).astype(float),
 }
-"""Metrics of a whole flight, one number per flock; their table rows have the time of the last moment."""
+"""Metrics of a whole flight, one number per flock."""
 RECORDED_METRICS = (
     metrics.velocity_variance,
     metrics.mean_acceleration_norm,
@@ -59,8 +70,17 @@ HEADINGS = {
     "smallest_separation": "smallest\nseparation",
     "component_count": "components\nat end",
     DISCONNECTED: "discon-\nnected",
+    FAILED: "failed",
+    "seconds": "time (s)",
 }
-"""Columns of the printed table in their order; other measures of a scenario follow."""
+"""Columns of the printed table in their order; other measures of a scenario and metrics of users follow."""
+STARLING = "starling"
+"""Baseline beside those of the paper: the package's own network."""
+CURVE_COLUMNS = ("time", "metric", *QUARTILES, "mean")
+LABEL_COLUMNS = ("controller", "seed")
+OUTCOME_COLUMNS = ("flock", "outcome", "seconds", FAILED)
+MAX_DIR_NAME = 120
+"""Length of a run directory's name beyond which a checksum replaces the names of further controllers."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +102,8 @@ class EvaluationJob(FlightJob):
     """Checksum of the plugin that defines controller, scenario or body; empty if the package defines all three."""
     environment: Environment = DEFAULT_ENVIRONMENT
     """Radio, body and failures of the flights."""
+    metrics: tuple[str, ...] = ()
+    """Names of users' metrics, columns of the result."""
 
     @property
     def key(self) -> str:
@@ -103,30 +125,38 @@ class EvaluationJob(FlightJob):
         return load_with_seed(self.controller, self.seed)
 
     def run(self) -> pd.DataFrame:
-        """Return the table behind the scenario's figure: outcomes per flock, or quartiles of measures over flocks.
+        """Return a row per flock, with its metrics, and if the figure has curves the rows of `build_curve_table`, too.
 
-        Outcomes have a column per measure that only this scenario has, with its final value. Quartiles are those of
-        `build_curve_table`, with metrics of whole flights at the last moment. Raise InputError if the weights changed.
+        If the figure is "endings", a flock has its outcome, and of the scenario's measures the final values of its own.
+        `split_results` separates the two kinds of rows. Raise InputError if the weights changed.
         """
         check_weights(self.controller, self.seed, self.checksum, "evaluation")
+        user_metrics = {name: get_metric(name) for name in self.metrics}
         if self.scenario.figure == "endings":
-            run = self.fly(self.draw_start(), keep_every=None, record=_select_own_measures(self.scenario))
-            return build_outcome_table(run).assign(**{name: values[-1] for name, values in run.series.items()})
-        measures = resolve_measures(self.scenario)
+            own = _select_own_measures(self.scenario)
+            run = self.fly(self.draw_start(), keep_every=None, record=own | user_metrics)
+            columns = {name: run.series[name][-1] for name in own}
+            columns |= {name: metric.summarize(run) for name, metric in user_metrics.items()}
+            failed = find_failed_flights(self.scenario, run.outcome).astype(int)
+            return build_outcome_table(run).assign(**{FAILED: failed, **columns})
+        measures = resolve_measures(self.scenario) | user_metrics
         recorded = measures | {measure.__name__: measure for measure in RECORDED_METRICS}
         run = self.fly(self.draw_start(), keep_every=None, record=recorded)
         curves = build_curve_table({name: run.series[name] for name in measures}, self.time_step)
-        numbers = {name: compute(run) for name, compute in FLIGHT_METRICS.items() if name not in measures}
-        return pd.concat([curves, _build_final_rows(numbers, curves.time.max())], ignore_index=True)
+        columns = {"flock": np.arange(len(run.steps))}
+        columns |= {name: compute(run) for name, compute in FLIGHT_METRICS.items()}
+        columns |= {name: run.series[name][-1] for name in measures}
+        columns |= {name: metric.summarize(run) for name, metric in user_metrics.items()}
+        return pd.concat([curves, pd.DataFrame(columns)], ignore_index=True)
 
 
-def _build_final_rows(numbers: dict[str, Any], time: float) -> pd.DataFrame:
-    """Return quartiles over flocks as rows like those of `build_curve_table`, all at one time."""
-    rows = []
-    for name, values in numbers.items():
-        quartiles = {label: np.quantile(values, q) for label, q in QUARTILES.items()}
-        rows.append({"time": time, "metric": name, **quartiles, "mean": values.mean()})
-    return pd.DataFrame(rows)
+def split_results(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows of curves, none if the figure has none, and the rows of flights of a table of evaluation jobs."""
+    is_flight = table.flock.notna()
+    metrics = [name for name in table.columns if name not in (*LABEL_COLUMNS, *CURVE_COLUMNS, "flock")]
+    flights = table.loc[is_flight, [*LABEL_COLUMNS, "flock", *metrics]].astype({"flock": int})
+    curves = table.loc[~is_flight, [name for name in (*LABEL_COLUMNS, *CURVE_COLUMNS) if name in table.columns]]
+    return curves.reset_index(drop=True), flights.reset_index(drop=True)
 
 
 def check_reportable(scenario: Scenario) -> None:
@@ -149,16 +179,16 @@ def get_json_options(scenario: Scenario) -> dict[str, Any]:
 
 
 def list_baselines(controller: str, start: Flock) -> tuple[str, ...]:
-    """Return the baselines: the paper's networks and, for flocks of followers only, the expert; not the controller.
+    """Return the baselines: the paper's networks, starling and, for flocks of followers only, the expert.
 
-    The expert's law does not model leaders and obstacles. If the controller is scaled to the units of a robot, so are
-    the baselines.
+    The controller itself is left out. The expert's law does not model leaders and obstacles. If the controller is
+    scaled to the units of a robot, so are the baselines.
     """
     # Followers have role 0.
     experts = () if start.roles.any() else (EXPERT,)
     evaluated = parse_controller_name(controller)
     units, _ = split_unit_options(evaluated.options)
-    names = (format_spec(name, **units) for name in (*experts, *PAPER_NETWORKS))
+    names = (format_spec(name, **units) for name in (*experts, *PAPER_NETWORKS, STARLING))
     return tuple(name for name in names if parse_controller_name(name) != evaluated)
 
 
@@ -178,15 +208,23 @@ def build_evaluation_jobs(
     `environment` holds options of `Environment.from_options`, the same for all jobs; by default the paper's.
     """
     built = Environment.from_options(**(environment or {}))
+    metrics = check_user_metrics({*LABEL_COLUMNS, *CURVE_COLUMNS, *FLIGHT_METRICS, *OUTCOME_COLUMNS})
+    names = (controller, *baselines)
     jobs = []
-    for name in (controller, *baselines):
+    for name, label in zip(names, format_labels(names), strict=True):
         # A job whose parts all come with the package does not depend on a plugin; all evaluations share it.
         seed = 0 if has_open_seed(name) else None
         checksum = compute_weights_checksum(name, seed)
-        bundled = is_bundled(name) and registry.is_bundled(scenario) and built.is_bundled
+        bundled = is_bundled(name) and registry.is_bundled(scenario) and built.is_bundled and not metrics
         flight = scenario, tuple(sorted(options.items())), time_step, duration
-        jobs.append(EvaluationJob(name, seed, *flight, format_label(name), checksum, "" if bundled else plugin, built))
+        jobs.append(EvaluationJob(name, seed, *flight, label, checksum, "" if bundled else plugin, built, metrics))
     return jobs
+
+
+def format_labels(controllers: Sequence[str]) -> list[str]:
+    """Return the names in tables and figures: those of `format_label`, or what was given where these are equal."""
+    labels = [format_label(name) for name in controllers]
+    return [name if labels.count(label) > 1 else label for name, label in zip(controllers, labels, strict=True)]
 
 
 def format_label(controller: str) -> str:
@@ -198,15 +236,27 @@ def format_label(controller: str) -> str:
     return (f"{path.absolute().parent.name}/{path.name}" if path.stem == "weights" else path.name) + options
 
 
-def format_run_dir_name(controller: str, scenario: str, environment: Environment = DEFAULT_ENVIRONMENT) -> str:
-    """Return the name of an evaluation's run directory, with the checksum of a weights file, as many share a name."""
+def format_run_dir_name(
+    controllers: Sequence[str], scenario: str, environment: Environment = DEFAULT_ENVIRONMENT
+) -> str:
+    """Return the name of the run directory of an evaluation of these controllers, of which one has baselines.
+
+    It has the checksum of a weights file, as many share a name.
+    """
+    names = "-".join(map(_format_dir_name, controllers))
+    if len(controllers) > 1 and len(names) > MAX_DIR_NAME:
+        names = f"{_format_dir_name(controllers[0])}-{compute_checksum(names.encode())[:SHORT_DIGITS]}"
+    return f"{names}-{scenario}-{environment.file_suffix}".removesuffix("-")
+
+
+def _format_dir_name(controller: str) -> str:
+    """Return a controller's part of the name of a run directory."""
     file, options = _split_options(controller)
     path = Path(file)
-    name = controller.replace("/", "_").replace(":", "-")
-    if path.suffix == WEIGHTS_SUFFIX:
-        checksum = compute_weights_checksum(file)[:SHORT_DIGITS]
-        name = f"{path.absolute().parent.name}-{path.stem}-{checksum}{options.replace(':', '-')}"
-    return f"{name}-{scenario}-{environment.file_suffix}".removesuffix("-")
+    if path.suffix != WEIGHTS_SUFFIX:
+        return controller.replace("/", "_").replace(":", "-")
+    checksum = compute_weights_checksum(file)[:SHORT_DIGITS]
+    return f"{path.absolute().parent.name}-{path.stem}-{checksum}{options.replace(':', '-')}"
 
 
 def _split_options(controller: str) -> tuple[str, str]:
@@ -215,41 +265,71 @@ def _split_options(controller: str) -> tuple[str, str]:
     return name, controller[len(name) :]
 
 
-def build_table_rows(
-    table: pd.DataFrame, scenario: Scenario, quartiles: bool = True
-) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the printed table, one row per controller.
+def list_shown_metrics(flights: pd.DataFrame) -> list[str]:
+    """Return the columns of flights that are metrics, in the order of the printed table; the failures come first."""
+    metrics = [name for name in flights.columns if name not in (*LABEL_COLUMNS, "flock", "outcome")]
+    ended = [name for name in metrics if name.startswith(ENDED_PREFIX)]
+    first = [FAILED, *ended, *HEADINGS]
+    return sorted(metrics, key=lambda name: first.index(name) if name in first else len(first))
 
-    Cells are medians over flocks at the end, with `quartiles` in parentheses, or for scenarios whose figure is
-    "endings" shares of outcomes.
+
+def add_outcome_columns(flights: pd.DataFrame) -> pd.DataFrame:
+    """Return the flights with a column for each outcome that occurred, 1 where a flight has it; others unchanged."""
+    if "outcome" not in flights:
+        return flights
+    occurred = [outcome.name for outcome in Outcome.all() if outcome.name in set(flights.outcome)]
+    columns = {f"{ENDED_PREFIX}{name.replace('_', ' ').lower()}": (flights.outcome == name) * 1.0 for name in occurred}
+    return flights.assign(**columns)
+
+
+def summarize_evaluation(flights: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per controller and metric, as `summarize_flights`, with shares of outcomes."""
+    flights = add_outcome_columns(flights)
+    return summarize_flights(flights, ["controller"], list_shown_metrics(flights))
+
+
+def compare_controllers(flights: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of `compare_flights` for all metrics that are comparable between flights of different lengths.
+
+    Metrics that are not registered have no direction, so no improvement.
     """
-    if scenario.figure == "endings":
-        return _build_outcome_rows(table, scenario)
-    # Final values, and whole-flight metrics, which have the same time.
-    last = table[table.time == table.time.max()]
-    shown = [metric for metric in dict.fromkeys((*HEADINGS, *last.metric)) if metric in set(last.metric)]
-    rows = []
-    for name in dict.fromkeys(table.controller):
-        values = last[last.controller == name].set_index("metric")
-        rows.append([name, *(_format_cell(metric, values.loc[metric], quartiles) for metric in shown)])
-    statistic = "median (quartiles)" if quartiles else "median"
-    return [f"{statistic}\nover flocks", *map(_format_heading, shown)], rows
+    directions = {name: metric.larger_is_better for name, metric in METRICS.parts.items()}
+    directions |= dict.fromkeys((*FLIGHT_METRICS, FAILED), False) | {"smallest_separation": True}
+    metrics = [name for name in list_shown_metrics(flights) if name != "seconds"]
+    return compare_flights(flights, {name: directions.get(name) for name in metrics})
 
 
-def _build_outcome_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str], list[list[str]]]:
-    """Return the shares of flights by outcome, the median time, and medians of the scenario's own measures."""
-    outcomes = [outcome for outcome in Outcome.all() if outcome.name in set(table.outcome)]
-    failed = [outcome.name for outcome in outcomes if outcome not in scenario.success_outcomes]
-    own = _select_own_measures(scenario)
-    rows = []
-    for name in dict.fromkeys(table.controller):
-        flights = table[table.controller == name]
-        failure_rate = f"{flights.outcome.isin(failed).mean():.0%}"
-        shares = [f"{(flights.outcome == outcome.name).mean():.0%}" for outcome in outcomes]
-        medians = [f"{flights[measure].median():.3g}" for measure in own]
-        rows.append([name, failure_rate, *shares, f"{flights.seconds.median():.2f} s", *medians])
-    names = (outcome.name.replace("_", "\n").lower() for outcome in outcomes)
-    return ["", "failed", *names, "median\ntime", *map(_format_heading, own)], rows
+def build_table_rows(summary: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the printed table, a row per controller: medians or shares, with intervals."""
+    metrics = list(dict.fromkeys(summary.metric))
+    cells = {(row.controller, row.metric): format_summary(row) for row in summary.itertuples()}
+    rows = [[name, *(cells[name, metric] for metric in metrics)] for name in dict.fromkeys(summary.controller)]
+    return ["", *map(_format_heading, metrics)], rows
+
+
+def build_comparison_rows(
+    comparison: pd.DataFrame, scenario: Scenario, user_metrics: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the printed comparison: for each metric two columns, difference and improvement.
+
+    Its metrics are failures or the integrals IVV and IMAN, the scenario's own measures and users' metrics.
+    """
+    shown = {"ivv", "iman", FAILED, *_select_own_measures(scenario), *user_metrics}
+    metrics = [name for name in dict.fromkeys(comparison.metric) if name in shown]
+    cells: dict[tuple[str, str], list[str]] = {}
+    for row in comparison.itertuples():
+        difference = Estimate(row.difference, row.difference_low, row.difference_high, row.n)
+        improvement = Estimate(row.improvement, row.improvement_low, row.improvement_high, row.n)
+        cells[row.controller, row.metric] = [
+            difference.percent if is_share(row.metric) else str(difference),
+            "-" if np.isnan(improvement.value) else improvement.percent,
+        ]
+    rows = [
+        [name, *(cell for metric in metrics for cell in cells[name, metric])]
+        for name in dict.fromkeys(comparison.controller)
+    ]
+    headings = ((f"{_format_heading(metric)}\ndifference", "improves") for metric in metrics)
+    return ["", *(heading for pair in headings for heading in pair)], rows
 
 
 def _select_own_measures(scenario: Scenario) -> dict[str, Measure]:
@@ -261,15 +341,10 @@ def _select_own_measures(scenario: Scenario) -> dict[str, Measure]:
 
 
 def _format_heading(metric: str) -> str:
-    return HEADINGS.get(metric, metric.replace("_", "\n") + "\nat end")
-
-
-def _format_cell(metric: str, values: Any, quartiles: bool) -> str:
-    """Return the median, with quartiles in parentheses if wanted and unequal; for `DISCONNECTED`, the mean in %."""
-    if metric == DISCONNECTED:
-        return f"{values['mean']:.0%}"
-    # Three significant figures, integers from 1,000 on.
-    low, middle, high = (
-        f"{values[label]:,.0f}" if values[label] >= 1000 else f"{values[label]:.3g}" for label in QUARTILES
-    )
-    return f"{middle} ({low}, {high})" if quartiles and low != high else middle
+    """Return the heading of a metric's column; for a user's metric, with how the values of a flight become one."""
+    if metric in HEADINGS:
+        return HEADINGS[metric]
+    if metric.startswith(ENDED_PREFIX):
+        return metric.removeprefix(ENDED_PREFIX).replace(" ", "\n")
+    over_time = METRICS.parts[metric].over_time if metric in METRICS.parts else "end"
+    return metric.replace("_", "\n") + ("\nat end" if over_time == "end" else f"\n{over_time}")

@@ -21,6 +21,13 @@ RECORDED_METRICS: tuple[Measure, ...] = (
     metrics.minimum_separation,
 )
 """Series that `summarize` reads; pass them to `simulate(record=...)`."""
+SUMMARIZED_METRICS: tuple[Measure, ...] = (
+    *RECORDED_METRICS,
+    metrics.largest_velocity_difference,
+    metrics.diameter,
+    metrics.mean_leader_velocity_distance,
+)
+"""Metrics that have a row of their own in every summary."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ def summarize(run: Trajectory) -> list[MetricSummary]:
     """Return the integrals IVV and IMAN, final values and extremes of a run that recorded `RECORDED_METRICS`.
 
     MLVD, the mean distance to the leaders' velocity, is included if every flock has a leader. Other recorded series
-    follow with their final values.
+    follow, metrics over the flight as they were registered, others with their final values.
     """
     series = run.series
     rows = [
@@ -75,9 +82,17 @@ def summarize(run: Trajectory) -> list[MetricSummary]:
     if (run.roles == Role.LEADER).any(axis=1).all():
         distances = metrics.mean_leader_velocity_distance(run.flock())
         rows.append(MetricSummary("leader velocity distance (MLVD), end", distances))
-    summarized = {metrics.mean_leader_velocity_distance.__name__, *(measure.__name__ for measure in RECORDED_METRICS)}
-    others = (name for name in series if name not in summarized)
-    return [*rows, *(MetricSummary(f"{name.replace('_', ' ')}, end", series[name][-1]) for name in others)]
+    # Metrics that the rows above show, and which a scenario may have recorded as well.
+    others = (name for name in series if name not in {measure.__name__ for measure in SUMMARIZED_METRICS})
+    return [*rows, *(_summarize_series(run, name) for name in others)]
+
+
+def _summarize_series(run: Trajectory, name: str) -> MetricSummary:
+    """Return the row of a recorded series: its metric over the flight, or the final value if it is no metric."""
+    if name not in metrics.METRICS.parts:
+        return MetricSummary(f"{name.replace('_', ' ')}, end", run.series[name][-1])
+    metric = metrics.get_metric(name)
+    return MetricSummary(f"{metric.label}, {metric.over_time}", metric.summarize(run))
 
 
 def summarize_outcomes(run: Trajectory, scenario: Scenario) -> list[list[str]]:

@@ -14,11 +14,18 @@ import numpy as np
 import pandas as pd
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from equiflock._runtime.checks import InputError, check_count
 from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.registry import is_bundled
+from equiflock.evaluation.flight_statistics import (
+    DISCONNECTED,
+    check_user_metrics,
+    format_estimate,
+    is_share,
+    summarize_flights,
+)
 from equiflock.evaluation.job_weights import check_weights, compute_weights_checksum, load_with_seed
 from equiflock.flock import check_comm_radius
 from equiflock.graph.radius_graph import components
@@ -29,18 +36,20 @@ from equiflock.protocols import Controller
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation import metrics
 from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
+from equiflock.simulation.metrics import get_metric, list_user_metrics
 from equiflock.simulation.simulate import count_steps, simulate
 
 METRICS = {
     "ivv": "integral of the velocity variance",
     "iman": "integral of the mean acceleration norm",
     "final_velocity_variance": "velocity variance at the end",
-    "disconnected": "share of flocks disconnected at the end",
+    DISCONNECTED: "share of flocks disconnected at the end",
 }
+"""Titles of the metrics of every sweep; users' metrics follow."""
 AXES = {"agents": "agents", "comm_radius": "communication radius", "hops": "hops"}
 """Axes of every sweep; environment options with several values are further axes."""
-NON_AXIS_COLUMNS = {"controller", "seed", "flock", "remark", *METRICS}
-"""Columns of a sweep's table that are not axes."""
+LABEL_COLUMNS = ("controller", "seed", "flock", "remark")
+"""Columns of a sweep's table that are neither axes nor metrics."""
 MISSING_COLOUR = "#d9d9d9"
 MAX_COLUMNS, MAX_PANELS = 4, 24
 """Panels of a figure in a row, and in all."""
@@ -64,9 +73,11 @@ class SweepJob:
     checksum: str = ""
     """Checksum of the weights file; not verified if empty."""
     plugin: str = ""
-    """Checksum of the plugin that defines controller or body; empty if the package defines both."""
+    """Checksum of the plugin that defines controller, body or metrics; empty if the package defines all."""
     environment: Environment = DEFAULT_ENVIRONMENT
     """Radio, body and failures of the test flights; trainings use the paper's."""
+    metrics: tuple[str, ...] = ()
+    """Names of users' metrics, columns of the result."""
     axes: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
     """Environment options that the sweep varies: columns of the table, not part of the stored result."""
 
@@ -119,8 +130,10 @@ class SweepJob:
         try:
             start = RandomDisk(self.flocks, self.agents, split="test", **options).draw()
         except InputError as error:
-            return pd.DataFrame([{"flock": 0, **dict.fromkeys(METRICS, np.nan), "remark": str(error).split(":")[0]}])
+            missing = dict.fromkeys((*METRICS, *self.metrics), np.nan)
+            return pd.DataFrame([{"flock": 0, **missing, "remark": str(error).split(":")[0]}])
         controller = self.make_controller()
+        recorded = {name: get_metric(name) for name in ("velocity_variance", "mean_acceleration_norm", *self.metrics)}
         run = simulate(
             start,
             controller,
@@ -128,7 +141,7 @@ class SweepJob:
             duration=self.duration,
             environment=self.environment,
             keep_every=None,
-            record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
+            record=recorded,
         )
         return pd.DataFrame(
             {
@@ -136,7 +149,8 @@ class SweepJob:
                 "ivv": metrics.ivv(run),
                 "iman": metrics.iman(run),
                 "final_velocity_variance": run.series["velocity_variance"][-1],
-                "disconnected": (components(run.flock()).max(axis=1) > 0).astype(float),
+                DISCONNECTED: (components(run.flock()).max(axis=1) > 0).astype(float),
+                **{name: recorded[name].summarize(run) for name in self.metrics},
                 "remark": "",
             }
         )
@@ -181,6 +195,8 @@ def build_sweep_jobs(
     Each of `environments` comes with the options that identify it in the table.
     """
     grid = product(sorted(agents, reverse=True), controllers, radii, hops, environments)
+    varied = {name for axes, _ in environments for name in axes}
+    user_metrics = check_user_metrics({*LABEL_COLUMNS, *METRICS, *AXES, *varied})
 
     # Read each weights file once; networks that the jobs train have no file.
     @cache
@@ -195,8 +211,9 @@ def build_sweep_jobs(
             comm_radius,
             K,
             checksum=get_checksum(name, seed),
-            plugin="" if is_bundled(name) and environment.is_bundled else plugin,
+            plugin="" if is_bundled(name) and environment.is_bundled and not user_metrics else plugin,
             environment=environment,
+            metrics=user_metrics,
             axes=tuple(axes.items()),
             **options,
         )
@@ -206,44 +223,51 @@ def build_sweep_jobs(
     ]
 
 
+def list_metrics() -> dict[str, str]:
+    """Return the titles of a sweep's metrics by name, with those of users."""
+    return METRICS | {metric.name: f"{metric.label}, {metric.over_time}" for metric in list_user_metrics()}
+
+
 def list_axes(table: pd.DataFrame) -> list[str]:
     """Return the axes of a sweep's table: agents, comm_radius and hops, then the environment options that vary."""
-    return [*AXES, *(column for column in table.columns if column not in NON_AXIS_COLUMNS and column not in AXES)]
+    others = {*LABEL_COLUMNS, *list_metrics(), *AXES}
+    return [*AXES, *(column for column in table.columns if column not in others)]
 
 
-def summarize_sweep(table: pd.DataFrame, axes: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return a row per point of `axes` (default: all), with medians over flocks, seeds and the remaining axes.
+def summarize_sweep(
+    table: pd.DataFrame, axes: Sequence[str] | None = None, metrics: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Return a row per point of `axes` (default: all) and metric (default: all), as `summarize_flights`.
 
-    `disconnected`, a share, is the mean.
+    Seeds and the values of the remaining axes count as trainings.
     """
     by = ["controller", *(list_axes(table) if axes is None else axes)]
-    # Controllers that are not trained here have NaN hops, which form a group.
-    groups = table.groupby(by, dropna=False, sort=True)
-    result = groups[list(METRICS)].median()
-    result["disconnected"] = groups["disconnected"].mean()
-    return result.reset_index()
+    names = [name for name in list_metrics() if name in table] if metrics is None else metrics
+    # Controllers that are not trained here have NaN hops, which are sorted last.
+    return summarize_flights(table.sort_values(by, kind="stable"), by, names)
 
 
 def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -> Path:
-    """Draw the medians of a metric over the two axes with the most values; cells without flocks are grey.
+    """Draw a metric, with 95% intervals, over the two axes with the most values; cells without flocks are grey.
 
     Each combination of values of the other axes has a panel, up to `MAX_PANELS`; if there were more, medians are also
     taken over the axes with the fewest values.
     """
     (x_axis, y_axis, *rest), left_out = _choose_axes(table)
-    medians = summarize_sweep(table, [x_axis, y_axis, *rest])
-    panels = list(medians.groupby(["controller", *rest], dropna=False, sort=False))
+    summary = summarize_sweep(table, [x_axis, y_axis, *rest], [metric])
+    summary["value"] = summary["share" if is_share(metric) else "median"]
+    panels = list(summary.groupby(["controller", *rest], dropna=False, sort=False))
     columns = min(len(panels), MAX_COLUMNS)
     rows = -(-len(panels) // columns)
-    width = 1.6 + 0.75 * medians[x_axis].nunique(dropna=False)
-    height = 1.3 + 0.5 * medians[y_axis].nunique(dropna=False)
+    width = 1.6 + 0.95 * summary[x_axis].nunique(dropna=False)
+    height = 1.3 + 0.5 * summary[y_axis].nunique(dropna=False)
     figure = Figure(figsize=(max(width, 3.6) * columns, max(height, 2.4) * rows), dpi=130, layout="constrained")
     # One colour scale for all panels, so that controllers are comparable.
-    norm = _make_colour_norm(medians[metric])
+    norm = _make_colour_norm(summary.value)
     grid = figure.subplots(rows, columns, squeeze=False)
     image = None
     for axes, ((controller, *values), panel_table) in zip(grid.flat, panels, strict=False):
-        image = _draw_panel(axes, panel_table, x_axis, y_axis, metric, norm)
+        image = _draw_panel(axes, panel_table, x_axis, y_axis, norm)
         fixed = ", ".join(
             f"{_format_axis_name(axis)} {_format_axis_value(axis, value)}"
             for axis, value in zip(rest, values, strict=True)
@@ -254,30 +278,37 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     assert image is not None
-    bar = figure.colorbar(image, ax=grid, shrink=0.9, format="{x:g}")
+    bar = figure.colorbar(image, ax=grid, shrink=0.9, format=PercentFormatter(1.0) if is_share(metric) else "{x:g}")
+    bar.set_label("share of flocks (95% interval)" if is_share(metric) else "median over flocks (95% interval)")
     suffix = f", median over {', '.join(map(_format_axis_name, left_out))}" if left_out else ""
-    figure.suptitle(f"{METRICS[metric]}{suffix}", color=TEXT_COLOUR)
+    figure.suptitle(f"{list_metrics()[metric]}{suffix}", color=TEXT_COLOUR)
     if isinstance(norm, LogNorm):
         bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         bar.ax.yaxis.set_minor_formatter(NullFormatter())
     return write_png(figure, path)
 
 
-def _draw_panel(axes: Any, panel_table: pd.DataFrame, x_axis: str, y_axis: str, metric: str, norm: Normalize) -> Any:
-    """Draw one heat map on `axes`, with the number in every cell, and return its image."""
-    values = panel_table.pivot(index=y_axis, columns=x_axis, values=metric)
+def _draw_panel(axes: Any, panel_table: pd.DataFrame, x_axis: str, y_axis: str, norm: Normalize) -> Any:
+    """Draw one heat map on `axes`, with the number and its interval in every cell, and return its image."""
+    cells = panel_table.assign(text=[format_estimate(row) for row in panel_table.itertuples()])
+    values, texts = (cells.pivot(index=y_axis, columns=x_axis, values=name) for name in ("value", "text"))
     # "No limit" is a missing value; sort it after the largest.
-    values = values.iloc[values.index.isna().argsort(kind="stable"), values.columns.isna().argsort(kind="stable")]
-    image = axes.imshow(np.ma.masked_invalid(values), norm=norm, cmap="viridis", aspect="auto", origin="lower")
+    order = values.index.isna().argsort(kind="stable"), values.columns.isna().argsort(kind="stable")
+    values, texts = values.iloc[order], texts.iloc[order]
+    numbers = values.to_numpy(np.float64)
+    image = axes.imshow(np.ma.masked_invalid(numbers), norm=norm, cmap="viridis", aspect="auto", origin="lower")
     axes.set_facecolor(MISSING_COLOUR)
     axes.set_xticks(range(values.shape[1]), [_format_axis_value(x_axis, x) for x in values.columns])
     axes.set_yticks(range(values.shape[0]), [_format_axis_value(y_axis, y) for y in values.index])
     axes.set(xlabel=_format_axis_name(x_axis), ylabel=_format_axis_name(y_axis))
-    # Write each number in a colour that is legible on its cell.
-    for (y, x), number in np.ndenumerate(values.to_numpy()):
+    # Write each number, with its interval in a second line, in a colour that is legible on its cell.
+    for (y, x), number in np.ndenumerate(numbers):
         is_dark = bool(np.isfinite(number)) and norm(number) < 0.6
-        text, colour = "" if np.isnan(number) else f"{number:.3g}", "white" if is_dark else TEXT_COLOUR
-        axes.text(x, y, text, ha="center", va="center", color=colour, fontsize=8)
+        style: dict[str, Any] = {"ha": "center", "color": "white" if is_dark else TEXT_COLOUR}
+        text, _, interval = ("" if np.isnan(number) else texts.iat[y, x]).partition(" ")
+        axes.text(x, y, text, va="bottom" if interval else "center", fontsize=8, **style)
+        if interval:
+            axes.text(x, y - 0.04, interval, va="top", fontsize=6, **style)
     return image
 
 

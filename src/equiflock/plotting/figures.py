@@ -21,14 +21,16 @@ from equiflock.outcomes import Outcome
 from equiflock.plotting.style import (
     GRID_COLOUR,
     TEXT_COLOUR,
+    assign_line_colours,
     assign_outcome_colours,
     choose_text_colour,
-    get_line_colour,
     get_line_style,
 )
 
 MIN_LABELLED_SHARE = 0.06
 """Least share of a bar that has room for a label."""
+MAX_LEGEND_ROWS, MAX_LEGEND_COLUMNS = 6, 7
+"""Most names of a legend inside a panel, and most in a row above all panels."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,9 @@ def draw_panels(panels: Sequence[CurvePanel], path: str | os.PathLike[str]) -> P
     On a logarithmic y axis, values that are not positive are gaps in a curve; a band ends at its curve's minimum there.
     """
     width = 5.2 if len(panels) < 4 else 4.0
+    # Many curves have one legend above all panels, as it would hide them.
+    names = list(panels[0].curves)
+    has_common_legend = len(names) > MAX_LEGEND_ROWS and all(list(panel.curves) == names for panel in panels)
     figure = Figure(figsize=(width * len(panels), 3.6), dpi=130, layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         _draw_curves(axes, panel)
@@ -88,20 +93,26 @@ def draw_panels(panels: Sequence[CurvePanel], path: str | os.PathLike[str]) -> P
         axes.grid(color=GRID_COLOUR)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(colors=TEXT_COLOUR)
-        axes.legend(frameon=False)
+        if not has_common_legend:
+            axes.legend(frameon=False)
+    if has_common_legend:
+        lines, labels = figure.axes[0].get_legend_handles_labels()
+        ncols = min(len(names), MAX_LEGEND_COLUMNS)
+        figure.legend(lines, labels, loc="outside upper center", ncols=ncols, frameon=False)
     return write_png(figure, path)
 
 
 def _draw_curves(axes: Axes, panel: CurvePanel) -> None:
     """Draw the lines and bands of a panel."""
     marker = "o" if panel.x_ticks or len(panel.x) == 1 else None
+    colours = assign_line_colours(panel.curves)
     for place, (name, (low, middle, high)) in enumerate(panel.curves.items()):
         if panel.y_scale == "log":
             middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
             low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
         # The first of overlapping lines is the thickest; the last has the default width.
         width = 1.8 + 1.4 * (len(panel.curves) - 1 - place) * panel.has_overlapping_lines
-        colour, style = get_line_colour(name), get_line_style(name)
+        colour, style = colours[name], get_line_style(name)
         axes.plot(
             panel.x, middle, label=name, linewidth=width, marker=marker, markersize=4, color=colour, linestyle=style
         )

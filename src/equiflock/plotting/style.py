@@ -25,8 +25,10 @@ CONTROLLER_COLOURS = {
     "tdagnn-tf": "#009e73",
     "tdagnn-tf-mean": "#56b4e9",
     "etdagnn": "#0072b2",
+    "starling": "#cc79a7",
 }
-USER_CONTROLLER_COLOUR = "#d55e00"
+OTHER_LINE_COLOURS = ("#d55e00", *CONTROLLER_COLOURS.values(), "#7b3fa0", "#8c564b", "#999999", "#bcbd22")
+"""Colours of other controllers, in order of preference."""
 CURVE_COLOURS = {"training loss": "#0072b2", "test loss": "#d55e00", "bound": "#0072b2", "empirical gap": "#d55e00"}
 OUTCOME_COLOURS = {
     Outcome.PASSED: "#009e73",
@@ -42,9 +44,18 @@ GROUP_COLOURS = (ROLE_COLOURS[Role.FOLLOWER], "#0072b2", "#cc79a7", "#56b4e9", "
 LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":", "test loss": "--"}
 
 
-def get_line_colour(name: str) -> str:
-    """Return the colour of a curve by its name; controllers that are not in the package share one colour."""
-    return (CONTROLLER_COLOURS | CURVE_COLOURS).get(name, USER_CONTROLLER_COLOUR)
+def assign_line_colours(names: Iterable[str]) -> dict[str, str]:
+    """Return a colour for each curve by its name.
+
+    Controllers of the package, losses and bounds have fixed colours. Others, and a second curve of the same fixed
+    colour, take the first free one; grey if there is none.
+    """
+    names, fixed = list(names), CONTROLLER_COLOURS | CURVE_COLOURS
+    colours: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: name not in fixed):
+        candidates = [fixed.get(name, OTHER_LINE_COLOURS[0]), *OTHER_LINE_COLOURS]
+        colours[name] = next((each for each in candidates if each not in colours.values()), FAINT_COLOUR)
+    return {name: colours[name] for name in names}
 
 
 def get_line_style(name: str) -> str:

@@ -24,7 +24,7 @@ from equiflock.protocols import Ending, Moment
 from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 
 Measure: TypeAlias = str | Callable[[Moment], Float64[np.ndarray, " B"]]
-"""The name of a function in `equiflock.metrics`, or a named function of a moment."""
+"""The name of a metric (see `equiflock.metric`), or a named function of a moment."""
 Figure: TypeAlias = Literal["curves", "endings"]
 
 

@@ -11,7 +11,8 @@ from equiflock.flock import Flock
 from equiflock.protocols import Controller
 from equiflock.scenarios.registry import Scenario, build_flight_options, collect_options
 from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
-from equiflock.simulation.simulate import Measure, describe_part, find_metric, simulate
+from equiflock.simulation.metrics import get_metric
+from equiflock.simulation.simulate import Measure, describe_part, simulate
 from equiflock.simulation.trajectory import Trajectory
 
 if TYPE_CHECKING:  # most commands do not need pandas, which is slow to import
@@ -45,12 +46,12 @@ def fly(
 def resolve_measures(scenario: Scenario) -> dict[str, Measure]:
     """Return the measures of a scenario by name, which is the column of a table.
 
-    Raise InputError if one is neither the name of a metric of the package nor a named function of a moment.
+    Raise InputError if one is neither the name of a metric nor a named function of a moment.
     """
     result: dict[str, Measure] = {}
     for measure in scenario.measures:
         if isinstance(measure, str):
-            result[measure] = find_metric(measure, f"a measure of scenario {scenario.name!r}")
+            result[measure] = get_metric(measure, f"a measure of scenario {scenario.name!r}")
         elif getattr(measure, "__name__", "").isidentifier():
             result[measure.__name__] = measure
         else:

@@ -4,21 +4,27 @@ Each function takes a `Flock` or `Moment` and returns one number per flock, (B,)
 (F, B), one per frame and flock. Metrics include leaders, but not obstacle agents. They count the agents that work at
 that moment; separation and peak acceleration also include failed agents, which are still in the way. Without working
 agents they are 0.
+
+`@metric("name")` registers a function of a moment under a name: those below that take one, and users' own. `get_metric`
+finds them for `measures` of scenarios, `simulate(record=...)` and the commands.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Float64
 
 from equiflock._runtime import threads
-from equiflock._runtime.checks import InputError, shorten_repr
+from equiflock._runtime.checks import InputError, check_choice, shorten_repr
 from equiflock._runtime.jit import Array, Index, kernel
 from equiflock._runtime.memory import as_read_only
+from equiflock._runtime.registry import Registry
 from equiflock.flock import Flock, Role
 from equiflock.graph import geometry
 from equiflock.graph.radius_graph import components, label_components, run_over_flocks
@@ -27,14 +33,115 @@ from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 
 Subject: TypeAlias = Flock | Moment | Trajectory
 MetricValues: TypeAlias = Float64[np.ndarray, "*frames B"]
+OverTime = Literal["end", "mean", "integral", "smallest", "largest"]
+"""How the values of a flight become one number: the last, their mean, dt times their sum, the smallest, the largest."""
+MetricFunction = TypeVar("MetricFunction", bound=Callable[..., Any])
 
 
+@dataclass(frozen=True)
+class Metric:
+    """A registered metric; call it with a moment for one number per flock, (B,)."""
+
+    name: str
+    function: Callable[[Moment], Any]
+    label: str
+    """Title of its row in tables."""
+    over_time: OverTime = "end"
+    larger_is_better: bool = False
+
+    @property
+    def is_bundled(self) -> bool:
+        """Whether it comes with the package, not from a user."""
+        return getattr(self.function, "__module__", "").startswith("equiflock.")
+
+    def __call__(self, moment: Moment) -> Float64[np.ndarray, " B"]:
+        """Return one number per flock; raise InputError if the function returns anything else, or NaN."""
+        returned, B = self.function(moment), len(moment.flock)
+        values = np.asarray(returned)
+        if values.shape != (B,) or values.dtype.kind not in "biuf" or np.isnan(values).any():
+            raise InputError(
+                f"the metric {self.name!r} must return an array of {B} numbers, one per flock; got "
+                f"{shorten_repr(returned)}"
+            )
+        return values.astype(np.float64)
+
+    def summarize(self, run: Trajectory) -> Float64[np.ndarray, " B"]:
+        """Return the metric of whole flights, (B,), from the series that `simulate` recorded under its name."""
+        series = run.series[self.name]
+        if self.over_time == "end":
+            return np.asarray(series[-1])
+        if self.over_time == "integral":
+            return _integrate_metric(run, self.name)
+        # A flock that ended early keeps its last value, which counts once.
+        flown = np.arange(len(series))[:, None] <= run.steps
+        if self.over_time == "mean":
+            return np.asarray(series.mean(axis=0, where=flown))
+        return np.asarray(series.min(axis=0) if self.over_time == "smallest" else series.max(axis=0))
+
+
+METRICS: Registry[Metric] = Registry("metric")
+
+
+def metric(
+    name: str, *, label: str | None = None, over_time: OverTime = "end", larger_is_better: bool = False
+) -> Callable[[MetricFunction], MetricFunction]:
+    """Register a metric for `simulate(record=["name"])`, `measures` of scenarios and the command line.
+
+        @ef.metric("polarization", larger_is_better=True)
+        def polarization(moment):
+            headings = moment.flock.velocities / np.linalg.norm(moment.flock.velocities, axis=-1, keepdims=True)
+            return np.linalg.norm(headings.mean(axis=1), axis=-1)
+
+    The function takes a `Moment` and returns an array (B,), one number per flock; it is returned unchanged. Commands
+    with this `--plugin` show the metric of whole flights, for which `over_time` takes the values at all moments
+    together. Raise InputError if the name is taken or is not made of letters, digits, _ and -.
+
+    Args:
+        name: its name, and its column in tables.
+        label: title of its row in tables; default: the first line of the docstring, or the name.
+        over_time: "end" for the last value, "mean", "integral" for dt times the sum, "smallest" or "largest".
+        larger_is_better: whether comparisons count a larger value as an improvement.
+    """
+    METRICS.check_new_name(name)
+    if not re.fullmatch(r"[A-Za-z][\w-]*", name):
+        raise InputError(f"the name of a metric must be made of letters, digits, _ and -; got {shorten_repr(name)}")
+    check_choice("over_time", over_time, get_args(OverTime))
+
+    def declare(function: MetricFunction) -> MetricFunction:
+        """Register the function and return it; raise InputError if it is none."""
+        if not callable(function) or isinstance(function, type):
+            raise InputError(f"the metric {name!r} must be a function of a Moment; got {shorten_repr(function)}")
+        docstring = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        title = label or docstring or name.replace("_", " ")
+        METRICS.parts[name] = Metric(name, function, title, over_time, larger_is_better)
+        return function
+
+    return declare
+
+
+def metric_names() -> tuple[str, ...]:
+    """Return the names of all metrics of a moment, those of the package first."""
+    return METRICS.names()
+
+
+def get_metric(name: str, argument: str = "") -> Metric:
+    """Return the metric of that name; raise InputError, which names the argument, if there is none."""
+    return METRICS.find(name, argument)
+
+
+def list_user_metrics() -> tuple[Metric, ...]:
+    """Return the metrics that users registered, which every command shows."""
+    return tuple(each for each in METRICS.parts.values() if not each.is_bundled)
+
+
+@metric("velocity_variance", label="velocity variance")
 def velocity_variance(subject: Subject) -> MetricValues:
     """var(v) = (1/N) sum_i |v_i - mean(v)|^2: 0 when all agents fly with the same velocity."""
     flock = _stack_frames(subject)
     return _apply_to_vectors(_compute_variances, subject, flock.velocities, flock.working)
 
 
+@metric("mean_acceleration_norm", label="mean acceleration norm")
 def mean_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
     """(1/N) sum_i |a_i| of the commanded accelerations of working agents.
 
@@ -44,6 +151,7 @@ def mean_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
     return _apply_to_vectors(_compute_mean_norms, subject, accelerations, _stack_frames(subject).working)
 
 
+@metric("peak_acceleration_norm", label="peak acceleration norm")
 def peak_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
     """Max over i of |a_i|, failed agents included: the largest command to a body; (F - 1, B) for a trajectory."""
     accelerations = _get_accelerations(subject)
@@ -68,6 +176,7 @@ def iman(run: Trajectory) -> Float64[np.ndarray, " B"]:
     return _integrate_metric(run, "mean_acceleration_norm")
 
 
+@metric("mean_leader_velocity_distance", label="leader velocity distance (MLVD)")
 def mean_leader_velocity_distance(subject: Subject) -> MetricValues:
     """MLVD, the mean leader velocity distance: (1/N) sum_i |v_i - v_L| over working agents, leaders included.
 
@@ -82,6 +191,7 @@ def mean_leader_velocity_distance(subject: Subject) -> MetricValues:
     return _apply_to_vectors(_compute_mean_norms, subject, distances, flock.working)
 
 
+@metric("minimum_separation", label="minimum separation", larger_is_better=True)
 def minimum_separation(subject: Subject) -> MetricValues:
     """Min over i != j of |r_ij| (Definition 2), failed agents included; infinite for a single agent."""
     return _apply_to_points(
@@ -89,16 +199,19 @@ def minimum_separation(subject: Subject) -> MetricValues:
     )
 
 
+@metric("diameter", label="diameter")
 def diameter(subject: Subject) -> MetricValues:
     """Max over i, j of |r_ij|, whose boundedness is the cohesion of Definition 1."""
     return _apply_to_points(_compute_diameters, subject, "positions", geometry.BRUTE_FORCE_DIAMETER_POINTS)
 
 
+@metric("largest_velocity_difference", label="largest velocity difference")
 def largest_velocity_difference(subject: Subject) -> MetricValues:
     """Max over i, j of |v_ij|, whose limit zero is the alignment of Definition 1."""
     return _apply_to_points(_compute_diameters, subject, "velocities", geometry.BRUTE_FORCE_DIAMETER_POINTS)
 
 
+@metric("component_count", label="components")
 def component_count(subject: Subject, comm_radius: float | None = None) -> MetricValues:
     """Number of connected components of the communication graph of working agents, directions ignored.
 
@@ -108,6 +221,7 @@ def component_count(subject: Subject, comm_radius: float | None = None) -> Metri
     return _unstack_frames(components(_stack_frames(subject), comm_radius).max(axis=1) + 1.0, subject)
 
 
+@metric("message_component_count", label="components by messages")
 def message_component_count(subject: Moment) -> MetricValues:
     """Number of connected components of working agents, joined by the messages in use now, directions ignored.
 
@@ -134,7 +248,7 @@ def _integrate_metric(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
     if name in run.series:
         values = run.series[name][:-1]
     elif run.has_every_step:
-        values = {"velocity_variance": velocity_variance, "mean_acceleration_norm": mean_acceleration_norm}[name](run)
+        values = get_metric(name).function(run)
         # The variance has one value per frame, one more than there are steps: the sum runs over n < T.
         values = values[: len(run.accelerations)]
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from equiflock._runtime.checks import InputError, check_count, check_positive, raise_wrong_choice, shorten_repr
+from equiflock._runtime.checks import InputError, check_count, check_positive, shorten_repr
 from equiflock._runtime.memory import check_fits_memory
 from equiflock.flock import Flock, Vectors
 from equiflock.observations.aggregation import Obstacles
@@ -20,11 +19,11 @@ from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
 from equiflock.protocols import AnyBody, Controller, Ending, Moment
-from equiflock.simulation import metrics
 from equiflock.simulation.body_motion import BodyState
 from equiflock.simulation.environment import Environment, apply_shorthands
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight_builder import flight
+from equiflock.simulation.metrics import get_metric
 from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 from equiflock.version import __version__
 
@@ -35,12 +34,6 @@ STEP_TOLERANCE = 1e-9
 
 Measure = Callable[[Moment], Float64[np.ndarray, " B"]]
 """A function of a moment that returns a number per flock, such as those in `equiflock.simulation.metrics`."""
-MOMENT_METRICS: Mapping[str, Measure] = {
-    name: metric
-    for name, metric in vars(metrics).items()
-    if inspect.isfunction(metric) and not name.startswith("_") and "subject" in inspect.signature(metric).parameters
-}
-"""Functions of `equiflock.metrics` that take a moment, by name."""
 
 
 def simulate(
@@ -209,13 +202,6 @@ def _to_json_types(settings: dict[str, Any]) -> dict[str, Any]:
         raise InputError(f"config must be JSON-serializable: {error}") from None
 
 
-def find_metric(name: str, label: str = "a measure") -> Measure:
-    """Return the metric of that name; raise InputError, which begins with `label`, if there is none."""
-    if name not in MOMENT_METRICS:
-        raise_wrong_choice(label, name, tuple(MOMENT_METRICS))
-    return MOMENT_METRICS[name]
-
-
 def _name_measures(record: Iterable[Measure | str] | Mapping[str, Measure | str]) -> dict[str, Measure]:
     """Return the functions to record by the names of their series: the keys of a mapping, or their own names.
 
@@ -224,14 +210,14 @@ def _name_measures(record: Iterable[Measure | str] | Mapping[str, Measure | str]
     if callable(record) or isinstance(record, str) or not isinstance(record, Iterable):
         expected = "a list or a mapping of functions of a moment, or of names of metrics"
         raise InputError(f"record must be {expected}; got {shorten_repr(record)}")
-    given = record.values() if isinstance(record, Mapping) else record
-    measures = [find_metric(each) if isinstance(each, str) else each for each in given]
+    given = list(record.values() if isinstance(record, Mapping) else record)
+    measures = [get_metric(each, "record") if isinstance(each, str) else each for each in given]
     for measure in measures:
         if not callable(measure):
             raise InputError(f"a measure must be a function of a moment or the name of a metric; got {measure!r}")
     if isinstance(record, Mapping):
         return dict(zip(record, measures, strict=True))
-    names = [getattr(measure, "__name__", "") for measure in measures]
+    names = [each if isinstance(each, str) else getattr(each, "__name__", "") for each in given]
     if len(set(names)) < len(names) or "" in names:
         raise InputError(f"functions to record need distinct names, or a mapping from names to functions; got {names}")
     return dict(zip(names, measures, strict=True))

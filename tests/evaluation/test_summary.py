@@ -1,0 +1,33 @@
+"""The summary of a run has one row for each metric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.evaluation.summary import RECORDED_METRICS, summarize
+from equiflock.simulation.metrics import METRICS, get_metric
+
+
+def record(*names: str) -> dict[str, Any]:
+    """The metrics of every summary, and those of these names."""
+    return {metric.__name__: metric for metric in RECORDED_METRICS} | {name: get_metric(name) for name in names}
+
+
+def test_a_metric_that_a_scenario_names_in_its_measures_has_one_row() -> None:
+    start = ef.random_disk(2, 15)
+    usual = ef.simulate(start, ef.load("tanner"), duration=0.05, record=record())
+    names = [name for name in METRICS.parts if name not in ("mean_leader_velocity_distance", "message_component_count")]
+    named = ef.simulate(start, ef.load("tanner"), duration=0.05, record=record(*names))
+    assert [row.name for row in summarize(named)] == [row.name for row in summarize(usual)]
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_metric_of_a_user_has_a_row_with_its_title() -> None:
+    ef.metric("age", label="age of the flight", over_time="largest")(lambda moment: moment.time * np.ones(2))
+    run = ef.simulate(ef.random_disk(2, 15), ef.load("tanner"), duration=0.05, record=record("age"))
+    last = summarize(run)[-1]
+    assert (last.name, last.text) == ("age of the flight, largest", "0.05")
