@@ -93,7 +93,7 @@ class Evaluation(Target):
 class FinishedTraining(Target):
     """A training that is finished."""
 
-    patterns = "config.json", "*.csv", "weights.safetensors", "checkpoints/*.safetensors"
+    patterns: ClassVar[tuple[str, ...]] = "config.json", "*.csv", "weights.safetensors", "checkpoints/*.safetensors"
     results = "weights.safetensors", "metrics.csv", "validation.csv"
     epochs = 6
 
@@ -111,7 +111,7 @@ class FinishedTraining(Target):
 class StoppedTraining(FinishedTraining):
     """A training that was stopped after five of its six epochs."""
 
-    patterns = *FinishedTraining.patterns, "from.safetensors"
+    patterns = (*FinishedTraining.patterns, "from.safetensors")
     epochs = 5
 
 
@@ -241,7 +241,7 @@ class Run:
         while True:
             part = rng.choice(self.parts)
             path, before = folder / part, read_content(folder / part)
-            action = rng.choice([*DAMAGES, "remove", "copy", "exchange", "foreign", "neighbour", "all"])
+            action: Any = rng.choice([*DAMAGES, "remove", "copy", "exchange", "foreign", "neighbour", "all"])
             name = getattr(action, "__name__", action)
             if callable(action):
                 if path.is_file() and path.stat().st_size:

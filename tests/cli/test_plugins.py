@@ -108,7 +108,9 @@ def test_a_worker_with_another_version_of_the_plugin_refuses(tmp_path: Path) -> 
     sources = collect_plugin_sources("laws.py")
     import_plugin("laws.py", sources)
     (tmp_path / "gains.py").write_text("G = 3.0\n")
-    with pytest.raises(InputError, match=r"differs between the command and this worker: gains\.py = \w{8}, not \w{8}"):
+    with pytest.raises(
+        InputError, match=r"differs between the command and this worker: gains\.py = \w{12}, not \w{12}"
+    ):
         import_plugin("laws.py", collect_plugin_sources("laws.py"))  # it was imported before the change
 
 

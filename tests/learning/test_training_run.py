@@ -194,11 +194,12 @@ def test_damage_to_all_checkpoints_raises_input_error(tmp_path: Path) -> None:
 
 
 def test_other_versions_and_a_table_with_holes_are_noticed(tmp_path: Path) -> None:
-    run = TrainingRun.create(tmp_path / "run", small())
+    TrainingRun.create(tmp_path / "run", small())
+    change_config(tmp_path / "run", "versions", torch="0.1")
+    run = TrainingRun(tmp_path / "run")
     with pytest.raises(Stop):
         run.train(stop_after(2))
     run.metrics.unlink()
-    change_config(tmp_path / "run", "versions", torch="0.1")
     said: list[str] = []
     TrainingRun(tmp_path / "run").train(on_notice=said.append)
     assert len(said) == 2

@@ -8,6 +8,7 @@ import pickle
 import random
 import shutil
 import signal
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,17 @@ def test_the_metadata_of_a_store_is_checked_too(run: ef.Trajectory, tmp_path: Pa
         with pytest.raises(InputError, match="checksum does not match"):
             ef.Trajectory.load(path)
     path = run.save(tmp_path / "time.zarr")
+    zarr.open_group(path, mode="r+")["time"][3] = 0.5  # type: ignore[index]
+    with pytest.raises(InputError, match="checksum does not match"):
+        ef.Trajectory.load(path)
+
+
+def test_a_trajectory_with_a_checksum_of_version_0_2_loads_unless_it_is_damaged(
+    run: ef.Trajectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zarr_store, "compute_checksum", lambda *parts: f"{zlib.crc32(b''.join(parts)):08x}")
+    path = run.save(tmp_path / "run.zarr")
+    same(ef.Trajectory.load(path), run)
     zarr.open_group(path, mode="r+")["time"][3] = 0.5  # type: ignore[index]
     with pytest.raises(InputError, match="checksum does not match"):
         ef.Trajectory.load(path)

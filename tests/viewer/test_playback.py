@@ -157,7 +157,7 @@ def evaluated(tmp_path: Path) -> Path:
 
 def test_the_flight_is_the_one_that_the_numbers_were_taken_from(evaluated: Path) -> None:
     run = rerun_flight(evaluated)
-    table = read_table(evaluated).query("metric == 'velocity_variance'")
+    table = read_table(build_evaluation_jobs(**SETTINGS)[0], evaluated.parent).query("metric == 'velocity_variance'")
     assert np.allclose(np.median(velocity_variance(run), axis=1), table["median"])
 
 

@@ -35,7 +35,7 @@ def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) 
         raise InputError(f"{path} is a folder: choose another name or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
     # In the same folder, as a rename is atomic only within a file system; with the suffix, by which libraries choose a
-    # format. The random part lets two processes write the same file, and nobody can place a link under the name before.
+    # format. The random part lets two processes write the same file, and no link can be placed under the name before.
     scratch = target.with_name(f".{target.stem}.{secrets.token_hex(8)}{target.suffix}")
     try:
         yield scratch
