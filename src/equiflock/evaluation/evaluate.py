@@ -127,7 +127,7 @@ class EvaluationJob(FlightJob):
     def run(self) -> pd.DataFrame:
         """Return a row per flock, with its metrics, and if the figure has curves the rows of `build_curve_table`, too.
 
-        If the figure is "endings", a flock has its outcome, and of the scenario's measures the final values of its own.
+        If the figure is "endings", a flock has its outcome and the final values of measures that only the scenario has.
         `split_results` separates the two kinds of rows. Raise InputError if the weights changed.
         """
         check_weights(self.controller, self.seed, self.checksum, "evaluation")

@@ -27,7 +27,7 @@ SUMMARIZED_METRICS: tuple[Measure, ...] = (
     metrics.diameter,
     metrics.mean_leader_velocity_distance,
 )
-"""Metrics that have a row of their own in every summary."""
+"""Metrics that every summary shows."""
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,8 @@ def _integrate_metric(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
     if name in run.series:
         values = run.series[name][:-1]
     elif run.has_every_step:
-        values = get_metric(name).function(run)
+        function: Callable[..., Any] = get_metric(name).function
+        values = function(run)
         # The variance has one value per frame, one more than there are steps: the sum runs over n < T.
         values = values[: len(run.accelerations)]
     else:
