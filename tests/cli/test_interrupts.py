@@ -98,8 +98,10 @@ def test_handlers_are_restored_and_an_ignored_sigint_stays_ignored() -> None:
     assert sys.unraisablehook is hook
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with ensure_keyboard_interrupt():
+        with exit_on_sigint(), ensure_keyboard_interrupt(), StopRequest(lambda: None) as stopping:
+            assert not stopping()
             press()
+            assert not stopping()
     finally:
         signal.signal(signal.SIGINT, before)
 

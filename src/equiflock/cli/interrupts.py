@@ -119,9 +119,11 @@ class StopRequest:
         return self._is_requested
 
     def __enter__(self) -> StopRequest:
-        # Only the main thread may install signal handlers; in other threads Ctrl-C is unchanged.
+        # Only the main thread may install signal handlers; in other threads Ctrl-C is unchanged. An ignored SIGINT stays
+        # ignored, as in a shell's background job.
         self._previous_handler: Any = None
-        if threading.current_thread() is threading.main_thread():
+        is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        if threading.current_thread() is threading.main_thread() and not is_ignored:
             self._previous_handler = signal.signal(signal.SIGINT, self._handle_sigint)
             # The handler may have interrupted a write to the terminal, so a thread prints the confirmation.
             self._confirm_thread = threading.Thread(target=self._confirm_when_requested, daemon=True)
