@@ -119,8 +119,8 @@ class StopRequest:
         return self._is_requested
 
     def __enter__(self) -> StopRequest:
-        # Only the main thread may install signal handlers; in other threads Ctrl-C is unchanged. An ignored SIGINT stays
-        # ignored, as in a shell's background job.
+        # Only the main thread may install signal handlers; in other threads Ctrl-C is unchanged. An ignored SIGINT, as
+        # in a shell's background job, stays ignored.
         self._previous_handler: Any = None
         is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         if threading.current_thread() is threading.main_thread() and not is_ignored:
