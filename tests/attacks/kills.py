@@ -86,6 +86,7 @@ def attack(count: int, seed: int) -> Iterator[Attempt]:
                 begin = time.monotonic()
                 run_to_the_end(target, undisturbed)
                 durations[name] = time.monotonic() - begin
+                assert bool(read_results(target, undisturbed)) == bool(target.results)
             longest = target.compile_time or durations[name]
             for attempt in kill_and_resume(target, Path(scratch) / str(runs), undisturbed, longest, rng, count - kills):
                 kills += 1
