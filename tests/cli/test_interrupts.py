@@ -9,14 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import pytest
 from numba.core.codegen import initialize_llvm
 
 from equiflock._runtime.files import delay_sigint
-from equiflock.cli.interrupts import StopRequest, ensure_keyboard_interrupt, exit_on_sigint
-from tests.cli.commands import SOURCE, start
+from equiflock.cli.interrupts import StopRequest, ensure_keyboard_interrupt
+from tests.cli.commands import SOURCE, failure, start
 
 
 def press() -> None:
@@ -98,8 +99,10 @@ def test_handlers_are_restored_and_an_ignored_sigint_stays_ignored() -> None:
     assert sys.unraisablehook is hook
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with ensure_keyboard_interrupt():
+        with ensure_keyboard_interrupt(), StopRequest(lambda: None) as stopping:
+            assert not stopping()
             press()
+            assert not stopping()
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -144,12 +147,14 @@ def test_few_modules_are_imported_before_ctrl_c_is_handled() -> None:
     assert "typing" not in done.stdout.split()
 
 
-def test_the_handler_for_imports_is_removed_and_gives_way_to_that_of_the_command() -> None:
-    with exit_on_sigint():
-        with ensure_keyboard_interrupt(), pytest.raises(KeyboardInterrupt):
-            press()
-        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+def test_a_command_restores_the_handler_of_its_caller(handler: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        failure(capsys, "nosuch")
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.slow

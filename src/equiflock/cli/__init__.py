@@ -10,16 +10,15 @@ import errno
 import gc
 import importlib
 import os
-import shlex
 import signal
 import sys
 
-from equiflock.cli.interrupts import ensure_keyboard_interrupt, exit_on_sigint
 from equiflock.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
     from typing import Any
 
 COMMANDS = {
@@ -51,19 +50,42 @@ def main(arguments: list[str] | None = None) -> None:
 
     Exit codes: 0, 1 if a deployed swarm fails its checks, 2 for bad input, 130 for Ctrl-C, 143 for SIGTERM.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments == ["--version"]:
-        print(f"equiflock {__version__}")
-        return
-    with exit_on_sigint():
-        _run_command(arguments)
+    # An ignored SIGINT, as in a shell's background job, stays ignored.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _exit_on_sigint)
+    try:
+        arguments = sys.argv[1:] if arguments is None else arguments
+        if arguments == ["--version"]:
+            print(f"equiflock {__version__}")
+        else:
+            _run_command(arguments)
+    finally:
+        _remove_exit_on_sigint()
+
+
+def _exit_on_sigint(signum: int, frame: FrameType | None) -> None:
+    """Handle Ctrl-C during imports, where KeyboardInterrupt may be dropped or turned into another error: exit.
+
+    Nothing is written yet.
+    """
+    os.write(2, b"equiflock: interrupted\n")
+    os._exit(130)
+
+
+def _remove_exit_on_sigint() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt, unless it is ignored or has another handler."""
+    if signal.getsignal(signal.SIGINT) is _exit_on_sigint:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _run_command(arguments: list[str]) -> None:
     """Parse the arguments and run the command that they choose."""
+    import shlex
+
     import tyro
 
     from equiflock._runtime.checks import InputError, check_choice
+    from equiflock.cli.interrupts import ensure_keyboard_interrupt
     from equiflock.cli.plugins import convert_plugin_errors
     from equiflock.cli.terminal import err
 
@@ -84,6 +106,7 @@ def _run_command(arguments: list[str]) -> None:
             description="Train, evaluate, visualise and deploy decentralized controllers for robot swarms.",
             args=arguments,
         )
+        _remove_exit_on_sigint()
         # Errors of the user, a plugin or the system are one line; only bugs of this package give a traceback.
         with ensure_keyboard_interrupt(), convert_plugin_errors(getattr(command, "plugin", None)):
             command.run()

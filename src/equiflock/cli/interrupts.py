@@ -1,18 +1,14 @@
-"""Ctrl-C: an exit during imports, KeyboardInterrupt also where Python drops it, or a request that a training polls."""
+"""Ctrl-C: a KeyboardInterrupt also where Python drops exceptions, or a request to stop that a training polls."""
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
-    from typing import Any
+from types import FrameType
+from typing import Any
 
 RESEND_DELAY = 0.05
 """Seconds until SIGINT is sent again after Python dropped a KeyboardInterrupt."""
@@ -22,38 +18,14 @@ COMPILER_MODULE = "llvmlite.binding.executionengine"
 
 
 @contextmanager
-def exit_on_sigint() -> Iterator[None]:
-    """End the process with a line on stderr and exit code 130 at Ctrl-C in this block of the main thread.
-
-    For imports: a KeyboardInterrupt there may be dropped or turned into another error, and nothing is written yet. No
-    effect if SIGINT is ignored, as in a shell's background job, or has a handler other than Python's.
-    """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, _exit)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _exit(signum: int, frame: FrameType | None) -> None:
-    """Handle SIGINT: end the process."""
-    os.write(2, b"equiflock: interrupted\n")
-    os._exit(130)
-
-
-@contextmanager
 def ensure_keyboard_interrupt() -> Iterator[None]:
     """Ensure that Ctrl-C in this block of the main thread raises KeyboardInterrupt.
 
     Python drops it with a printed line in a destructor or in a function that C calls back; the program would continue.
     In that case SIGINT is sent again after a delay, until it has an effect. No effect if SIGINT is ignored, as in a
-    shell's background job, or has a handler other than Python's or that of `exit_on_sigint`.
+    shell's background job, or has a handler other than Python's.
     """
-    previous_handler = signal.getsignal(signal.SIGINT)
-    if previous_handler not in (signal.default_int_handler, _exit):
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
     previous_hook = sys.unraisablehook
@@ -69,7 +41,7 @@ def ensure_keyboard_interrupt() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous_handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.unraisablehook = previous_hook
 
 
@@ -119,9 +91,11 @@ class StopRequest:
         return self._is_requested
 
     def __enter__(self) -> StopRequest:
-        # Only the main thread may install signal handlers; in other threads Ctrl-C is unchanged.
+        # Only the main thread may install signal handlers; in other threads Ctrl-C is unchanged. An ignored SIGINT, as
+        # in a shell's background job, stays ignored.
         self._previous_handler: Any = None
-        if threading.current_thread() is threading.main_thread():
+        is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        if threading.current_thread() is threading.main_thread() and not is_ignored:
             self._previous_handler = signal.signal(signal.SIGINT, self._handle_sigint)
             # The handler may have interrupted a write to the terminal, so a thread prints the confirmation.
             self._confirm_thread = threading.Thread(target=self._confirm_when_requested, daemon=True)
