@@ -58,7 +58,7 @@ logging.getLogger("websockets.client").setLevel(logging.CRITICAL + 1)
 
 
 class Message(NamedTuple):
-    """One message, and what is known about it."""
+    """One message to the server."""
 
     content: str | bytes
     is_nonsense: bool

@@ -39,8 +39,8 @@ def test_the_audit_is_a_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run(*SHORT, "--duration", "0.03", "--audit")
-    assert "audit: etdagnn used nothing that it did not receive" in capsys.readouterr().out
-    assert "Locality audit of etdagnn: passed" in (tmp_path / "audit.html").read_text()
+    assert "audit: starling used nothing that it did not receive" in capsys.readouterr().out
+    assert "Locality audit of starling: passed" in (tmp_path / "audit.html").read_text()
     assert (tmp_path / "audit.csv").exists()
 
 

@@ -111,7 +111,7 @@ def test_an_invalid_law_in_the_address_is_reported_and_the_initial_setting_start
 ) -> None:
     page = open_page(server, "#controller=reynolds:cohesoin=8")
     expect(page.locator("#notices")).to_contain_text("its options are clamp, alignment, cohesion")
-    assert look(page, "view.state.setting.controller") == "etdagnn"
+    assert look(page, "view.state.setting.controller") == "starling"
 
 
 def test_a_law_of_the_command_line_is_shown_with_its_options(open_page: Open) -> None:

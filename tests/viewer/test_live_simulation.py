@@ -13,7 +13,7 @@ import pytest
 import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.scenarios.obstacle_shapes import add_obstacle, ring, wall
-from equiflock.viewer import frames
+from equiflock.viewer import frames, setting
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.setting import MAX_DISKS, DiskObstacle
 from tests.viewer.live_simulations import fly, live_simulation
@@ -299,7 +299,7 @@ def test_controllers_have_at_most_ten_hops() -> None:
 
 def test_fixed_graphs_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     live_simulation(controller="tanner-fixed")
-    monkeypatch.setattr("equiflock.viewer.setting.MAX_FIXED_EDGES", 10)
+    monkeypatch.setattr(setting, "MAX_FIXED_EDGES", 10)
     with pytest.raises(InputError, match=r"fixed topology takes at most 10 edges; the flock has .*: choose fewer"):
         live_simulation(controller="tanner-fixed")
     live_simulation(controller="tanner-dynamic")
