@@ -11,6 +11,7 @@ Axis letters:
 from __future__ import annotations
 
 import enum
+import sys
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -271,8 +272,9 @@ def _check_vectors(name: str, given: Any) -> Vectors:
 
 def _check_unmasked(name: str, given: Any) -> None:
     """Raise InputError if a masked array, or a list of arrays, has masked entries: NumPy would drop the mask."""
+    masked_arrays = sys.modules.get("numpy.ma")  # there are no masked arrays if it was not imported
     rows = given if isinstance(given, (list, tuple)) else (given,)
-    if any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in rows):
+    if masked_arrays is not None and any(map(masked_arrays.is_masked, rows)):
         raise InputError(f"{name} must not have masked entries: replace them, for example by {name}.filled(0)")
 
 

@@ -1,4 +1,4 @@
-"""Extreme inputs: commands and Python calls with absurd numbers, masks and texts, each in a process of its own."""
+"""Extreme inputs: commands and Python calls with absurd numbers, masks and texts, each in a separate process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def attack(count: int, seed: int) -> Iterator[Attempt]:
 
 
 def run_trial(trial: Trial, folder: Path) -> str:
-    """Run a trial in a process of its own, in `folder`, and return its fault, "" for none."""
+    """Run a trial in a new process, in `folder`, and return its fault, "" for none."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "200"}
     process = subprocess.Popen(
         [sys.executable, *trial.arguments],

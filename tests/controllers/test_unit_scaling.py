@@ -190,7 +190,7 @@ def test_units_combine_with_other_options_in_a_name() -> None:
         ({"time_scale": 1e200}, r"time_scale must be from 1e-12 to 1e\+12; got 1e\+200"),
         ({"comm_radius": 0.0}, r"comm_radius must be a finite number above 0; got 0\.0"),
         ({"comm_radius": math.inf}, "comm_radius must be a finite number above 0; got inf"),
-        ({"comm_radius": 1e-300}, "comm_radius / R of the controller must be from 1e-12 to 1e"),
+        ({"comm_radius": 1e-300}, r"comm_radius must be from 1e-12 to 1e\+12; got 1e-300"),
     ],
 )
 def test_wrong_units_raise_one_line(name: str, units: dict[str, Any], text: str) -> None:

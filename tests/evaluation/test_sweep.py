@@ -35,6 +35,17 @@ def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:
     assert table.flock.tolist() == [0, 1, 2]
 
 
+def test_all_radii_of_a_sweep_have_the_disk_of_the_controllers_unit() -> None:
+    for name, comm_radius, epochs, disk_radius in (
+        ("tanner", 0.7, 0, 2.0),
+        ("etdagnn", 1.5, 0, 2.0),
+        ("etdagnn:comm_radius=4", 3.0, 0, 8.0),
+        ("tdagnn", 2.0, 1, 2.0),
+    ):
+        job = SweepJob(name, 0, agents=16, comm_radius=comm_radius, hops=None, epochs=epochs)
+        assert job.disk_options == {"comm_radius": comm_radius, "disk_radius": disk_radius}
+
+
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
 def test_a_point_without_such_flocks_says_why() -> None:

@@ -70,7 +70,7 @@ def test_a_step_that_fails_is_counted_once_by_the_radio() -> None:
     next(loop)
     message_buffer: Any = loop.sensing.message_buffer  # type: ignore[attr-defined]
     assert loop._fused is not None and message_buffer.step == 0
-    loop.replace(ef.Flock(start.positions, start.velocities * 1e60))
+    loop.replace(ef.Flock(start.positions, start.velocities * 1e18))
     with pytest.raises(NumericRangeError):
         next(loop)
     assert message_buffer.step == 1

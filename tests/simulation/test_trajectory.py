@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import errno
 import pickle
 import random
@@ -224,3 +225,12 @@ def test_a_trajectory_can_be_copied_and_sent_but_not_changed() -> None:
     for array in (run.steps, run.outcomes, run.series["velocity_variance"]):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e300])
+def test_a_file_with_a_frame_off_the_scale_is_refused(run: ef.Trajectory, tmp_path: Path, number: float) -> None:
+    positions = run.positions.copy()
+    positions[1, 0, 0, 0] = number
+    dataclasses.replace(run, positions=positions).save(tmp_path / "far.zarr")
+    with pytest.raises(InputError, match="shapes or values do not fit together"):
+        ef.Trajectory.load(tmp_path / "far.zarr")

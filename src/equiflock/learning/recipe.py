@@ -76,9 +76,9 @@ class DAgger:
     radius_rule: RadiusRule = "quarter-power"
     """Rule for the radius of the initial disk as a function of N; see `RandomDisk` for this and the next fields."""
     disk_radius: float | None = None
-    """Radius of the disk, instead of a rule."""
+    """Radius of the disk, instead of a rule, whose disk grows with R."""
     density: float | None = None
-    """Agents per unit area for the constant-density rule; default: 10 / pi, the density of 100 agents."""
+    """Agents per unit area for the constant-density rule; default: 10 / (pi R^2), the density of 100 agents."""
     min_separation: float = 0.1
     """R_min, the smallest initial distance between agents."""
     min_degree: int = 2
