@@ -53,7 +53,7 @@ test-fast: $(READY)  ## run the tests that are fast: no processes, no browser
 # The tests of exported code run in `make test`, too. Bounds change compiled kernels, so these are compiled again.
 KERNEL_TESTS := $(addprefix tests/,graph observations bodies scenarios simulation controllers/classical \
 	controllers/networks learning/test_fused_mixture.py learning/test_learner.py)
-sanitize: $(READY)  ## kernels with checked bounds, exported C code under sanitizers (about ten minutes on 2 cores)
+sanitize: $(READY)  ## kernels with checked bounds, exported C code under sanitizers (about six minutes on 2 cores)
 	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(KERNEL_TESTS)
 	$(BIN)/python -m pytest tests/deployment/export/test_sanitized.py
 
