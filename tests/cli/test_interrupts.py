@@ -1,4 +1,4 @@
-"""Ctrl-C raises KeyboardInterrupt wherever the program is, or requests that a training stops."""
+"""Ctrl-C raises KeyboardInterrupt wherever the program is, or requests that a training stops; SIGTERM ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from numba.core.codegen import initialize_llvm
 
 from equiflock._runtime.files import delay_sigint
-from equiflock.cli.interrupts import StopRequest, ensure_keyboard_interrupt
+from equiflock.cli.interrupts import StopRequest, ensure_keyboard_interrupt, raise_system_exit
 from tests.cli.commands import SOURCE, failure, start
 
 
@@ -65,6 +65,23 @@ def test_ctrl_c_during_compilation_before_the_first_epoch_interrupts() -> None:
         compile_with(press)
         with pytest.raises(KeyboardInterrupt):
             fly_on()
+
+
+def test_sigterm_during_compilation_ends_the_program_after_the_compiler_callback() -> None:
+    handed_over: list[bool] = []
+
+    def take() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        handed_over.append(True)
+
+    before = signal.signal(signal.SIGTERM, raise_system_exit)
+    try:
+        compile_with(take)
+        assert handed_over == [True]
+        with pytest.raises(SystemExit, match="143"):
+            fly_on()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_ctrl_c_in_a_destructor_interrupts_later() -> None:

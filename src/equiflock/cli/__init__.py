@@ -85,14 +85,14 @@ def _run_command(arguments: list[str]) -> None:
     import tyro
 
     from equiflock._runtime.checks import InputError, check_choice
-    from equiflock.cli.interrupts import ensure_keyboard_interrupt
+    from equiflock.cli.interrupts import ensure_keyboard_interrupt, raise_system_exit
     from equiflock.cli.plugins import convert_plugin_errors
     from equiflock.cli.terminal import err
 
     # Skip the garbage collection at exit, which takes 0.3 s with torch.
     atexit.register(gc.freeze)
     # SIGTERM raises an exception too, so that incomplete files are removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, raise_system_exit)
     try:
         chosen = arguments[0] if arguments else ""
         if chosen and not chosen.startswith("-"):

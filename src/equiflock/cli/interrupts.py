@@ -1,4 +1,4 @@
-"""Ctrl-C: a KeyboardInterrupt also where Python drops exceptions, or a request to stop that a training polls."""
+"""Ctrl-C and SIGTERM: exceptions also where Python drops them, or a request to stop that a training polls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 RESEND_DELAY = 0.05
-"""Seconds until SIGINT is sent again after Python dropped a KeyboardInterrupt."""
+"""Seconds until a signal is sent again after Python dropped its exception."""
 
 COMPILER_MODULE = "llvmlite.binding.executionengine"
 """Module of the functions that LLVM calls back while it compiles a kernel."""
@@ -32,7 +32,7 @@ def ensure_keyboard_interrupt() -> Iterator[None]:
 
     def resend_or_report(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
-            _resend_sigint()
+            _resend(signal.SIGINT)
         else:
             previous_hook(dropped)
 
@@ -47,29 +47,46 @@ def ensure_keyboard_interrupt() -> Iterator[None]:
 
 def raise_keyboard_interrupt(signum: int, frame: FrameType | None) -> None:
     """Handle SIGINT: raise KeyboardInterrupt, or send SIGINT again later if a compiler callback is running."""
-    # Numba receives the compiled object in such a callback; an exception there makes it fail later.
+    if _is_compiler_callback(frame):
+        _resend(signum)
+    else:
+        raise KeyboardInterrupt
+
+
+def raise_system_exit(signum: int, frame: FrameType | None) -> None:
+    """Handle SIGTERM: raise SystemExit with code 143, or send SIGTERM again later if a compiler callback is running."""
+    if _is_compiler_callback(frame):
+        _resend(signum)
+    else:
+        sys.exit(128 + signum)
+
+
+def _is_compiler_callback(frame: FrameType | None) -> bool:
+    """Return whether a frame is part of a function that LLVM calls back while it compiles.
+
+    Numba receives the compiled object there; an exception would make it fail later.
+    """
     while frame is not None:
         if frame.f_globals.get("__name__") == COMPILER_MODULE:
-            _resend_sigint()
-            return
+            return True
         frame = frame.f_back
-    raise KeyboardInterrupt
+    return False
 
 
-def _resend_sigint() -> None:
-    """Send SIGINT to the main thread after a delay; now it would be dropped again."""
-    timer = threading.Timer(RESEND_DELAY, _send_sigint)
+def _resend(signum: int) -> None:
+    """Send a signal to the main thread after a delay; now its exception would be dropped again."""
+    timer = threading.Timer(RESEND_DELAY, _send_to_main_thread, [signum])
     timer.daemon = True
     timer.start()
 
 
-def _send_sigint() -> None:
-    """Send SIGINT to the main thread if possible, which wakes it if it is waiting, else to the process."""
+def _send_to_main_thread(signum: int) -> None:
+    """Send a signal to the main thread if possible, which wakes it if it is waiting, else to the process."""
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
-        signal.pthread_kill(main, signal.SIGINT)
+        signal.pthread_kill(main, signum)
     else:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signum)
 
 
 class StopRequest:
