@@ -299,7 +299,7 @@ def test_a_duration_between_two_steps_is_announced(
     printed = capsys.readouterr()
     assert printed.err == "flying 3 steps of 0.03 s: 0.09 s, not 0.1 s\n"
     if command == ("simulate",):
-        assert "under tanner for 0.09 s" in printed.out
+        assert "under starling for 0.09 s" in printed.out
 
 
 def test_a_full_disk_is_a_one_line_error(

@@ -81,16 +81,17 @@ def attack(count: int, seed: int) -> Iterator[Attempt]:
 def run_trial(trial: Trial, folder: Path) -> str:
     """Run a trial in a new process, in `folder`, and return its fault, "" for none."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "200"}
-    process = subprocess.Popen(
-        [sys.executable, *trial.arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=(folder / "out.txt").open("w"),
-        stderr=(folder / "err.txt").open("w"),
-        cwd=folder,
-        env=environment,
-        start_new_session=True,
-        preexec_fn=_limit_memory,
-    )
+    with (folder / "out.txt").open("w") as out, (folder / "err.txt").open("w") as err:
+        process = subprocess.Popen(
+            [sys.executable, *trial.arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=_limit_memory,
+        )
     signal.setitimer(signal.ITIMER_REAL, TIMEOUT)
     previous = signal.signal(signal.SIGALRM, lambda *_: os.killpg(process.pid, signal.SIGKILL))
     try:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, get_args
 
@@ -82,15 +83,16 @@ class Server:
         line = self.process.stdout.readline()
         assert "http://" in line, f"the server did not start: {line}"
         self.address = line.split()[3].removeprefix("http://").rstrip("/")
-        self.page = self.open_page()
+        self._exit_stack = ExitStack()
+        self.page = self._exit_stack.enter_context(self.open_page())
 
-    def open_page(self) -> ClientConnection:
+    @contextmanager
+    def open_page(self) -> Iterator[ClientConnection]:
         """Connect as a page does, and read the welcome message."""
-        page = connect(
-            f"ws://{self.address}/flight", origin=Origin(f"http://{self.address}"), max_size=None, compression=None
-        )
-        page.recv(timeout=PATIENCE)
-        return page
+        origin = Origin(f"http://{self.address}")
+        with connect(f"ws://{self.address}/flight", origin=origin, max_size=None, compression=None) as page:
+            page.recv(timeout=PATIENCE)
+            yield page
 
     def send(self, message: Message) -> str:
         """Send a message and return the fault of the server's reaction, or ""."""
@@ -118,7 +120,7 @@ class Server:
             self._read_answer(ANSWER_SECONDS)  # of the cancellation
             return answer
         except ConnectionClosed:
-            self.page = self.open_page()
+            self.page = self._exit_stack.enter_context(self.open_page())
             return "closed"
 
     def _read_answer(self, timeout: float) -> str:
@@ -147,7 +149,10 @@ class Server:
         """End the process."""
         self.process.kill()
         self.process.wait()
+        self._exit_stack.close()
         self.errors.close()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
 def _limit_address_space() -> None:

@@ -181,10 +181,5 @@ def test_conditions_that_cannot_be_met_raise_errors(options: dict[str, Any], tex
         random_disk(**options)
 
 
-def test_the_grid_of_the_smallest_disk_has_a_cell() -> None:
-    flock = random_disk(agents=100, disk_radius=5e-324, min_separation=0.0)
-    assert np.abs(flock.positions).max() <= 5e-324
-
-
 def test_one_agent_needs_no_neighbours() -> None:
     assert random_disk(1, 1, min_degree=0).shape == (1, 1, 2)

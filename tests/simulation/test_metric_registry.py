@@ -85,8 +85,8 @@ def test_the_values_of_a_flight_become_one_number_until_its_end() -> None:
     class AfterTwoSteps:
         """Ends the first flock after two of five steps."""
 
-        def __call__(self, time: float, flock: ef.Flock, flying: Any) -> Any:
-            ends = np.arange(len(flock)) == (0 if time > 0.015 else -1)
+        def __call__(self, times: Any, flock: ef.Flock, flying: Any) -> Any:
+            ends = (times > 0.015) & (np.arange(len(flock)) == 0)
             return np.where(ends, ef.Outcome.ENDED, ef.Outcome.FLYING)
 
     def step(moment: ef.Moment) -> Any:

@@ -127,7 +127,7 @@ def test_metrics_may_be_recorded_by_their_names(start: Flock) -> None:
 @pytest.mark.parametrize(
     ("record", "text"),
     [
-        (["velocity_varianse"], "a measure must be one of .*; got 'velocity_varianse'; did you mean 'velocity_varia"),
+        (["velocity_varianse"], "record must be one of .*; got 'velocity_varianse'; did you mean 'velocity_varia"),
         ("velocity_variance", "record must be a list or a mapping of .* names of metrics; got 'velocity_variance'"),
         ([5], "a measure must be a function of a moment or the name of a metric; got 5"),
         ({"mine": None}, "a measure must be a function of a moment or the name of a metric; got None"),

@@ -137,9 +137,9 @@ def test_a_long_search_is_announced_and_can_be_cancelled(server: Running, open_p
     pause(page)
     page.get_by_text("More settings").click()
     expect(page.locator("#notices")).to_be_empty()
-    page.locator("#agents").fill("400")
+    page.locator("#agents").fill("3")
     page.locator("#agents").press("Enter")
-    wait_for(page, "panel.agents === 400 && view.connection.idle")
+    wait_for(page, "panel.agents === 3 && view.connection.idle")
     before = page.url
     page.locator("#comm_radius").fill("0.1")
     page.locator("#comm_radius").press("Enter")
@@ -159,14 +159,14 @@ def test_the_page_shows_the_progress_of_the_compiler(
     page = open_page(server)
     expect(page.locator("#compiling")).to_be_hidden()
     monkeypatch.setattr("equiflock._runtime.compile_progress.format_progress", lambda: "compiling kernels: 3 of 5")
-    page.evaluate("flockView.restartWith({ agents: 400, comm_radius: 0.1 })")  # there is no such start
+    page.evaluate("flockView.restartWith({ agents: 3, comm_radius: 0.1 })")  # there is no such start
     expect(page.locator("#compiling")).to_have_text("compiling kernels: 3 of 5")
     page.locator("#notices").get_by_role("button", name="Cancel").click()
     expect(page.locator("#compiling")).to_be_hidden()
 
 
 def test_another_choice_cancels_a_search(server: Running, open_page: Open) -> None:
-    page = open_page(server, "#agents=400&controller=tanner")
+    page = open_page(server, "#agents=3&controller=tanner")
     page.get_by_text("More settings").click()
     page.locator("#comm_radius").fill("0.1")
     page.locator("#comm_radius").press("Enter")

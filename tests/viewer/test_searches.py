@@ -15,7 +15,8 @@ from equiflock.viewer.session import CLOSE_POLICY_VIOLATION, MAX_PENDING_REQUEST
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import Page, Running, wait_until
 
-HOPELESS = {"controller": "tanner", "agents": 400, "comm_radius": 0.1}
+HOPELESS = {"controller": "tanner", "agents": 3, "comm_radius": 0.1}
+"""No three agents are within R of each other and at least 0.1 apart."""
 LONG = 20.0
 """Seconds that a hopeless search takes in these tests unless it is cancelled."""
 SOON = 2.0

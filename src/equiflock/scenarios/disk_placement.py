@@ -93,8 +93,6 @@ def draw_positions(
     N, D = positions.shape
     degrees, labels, misplaced = buffers.degrees, buffers.labels, buffers.misplaced
     cell_size = max(min_separation, 2.0 * radius / math.ceil(N ** (1.0 / D)))
-    if cell_size == 0.0:
-        cell_size = 1.0  # the disk is so small that the quotient was rounded to zero: one cell
     cells_per_axis = int(2.0 * radius / cell_size) + 1
     heads, links = np.empty(cells_per_axis**D, np.int64), np.empty(N, np.int64)
     grid = PlacementGrid(radius, cell_size, cells_per_axis, heads, links)
