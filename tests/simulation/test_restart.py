@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.flock import Condition, Flock
 from equiflock.protocols import Moment
+from equiflock.scenarios.obstacle_shapes import ring
 from tests.simple import EndAt, Push
 
 MASK = np.array([False, True, False, True])
@@ -28,6 +30,7 @@ EXACT: dict[str, dict[str, Any]] = {
     "delay": {"controller": PAPER, "radio": ef.Radio(delay=3)},
     "last known": {"controller": PAPER, "radio": ef.Radio(delay=1, last_known=2)},
     "quantization": {"controller": PAPER, "radio": ef.Radio(quantization=16)},
+    "last known and quantization": {"controller": PAPER, "radio": ef.Radio(last_known=2, quantization=16)},
     "lag": {"controller": PAPER, "body": LAGGING},
     "unicycle": {"controller": PAPER, "body": ef.make_body("unicycle")},
     "caller's accelerations": {"controller": None, "senses": ef.paper_senses("mean", hops=3)},
@@ -242,10 +245,48 @@ def test_a_restart_that_does_not_fit_is_refused_and_changes_nothing(start: Flock
         (MASK, ef.random_disk(2, 20, dimensions=3), "D = 2"),
         (MASK, Flock(fresh.positions, fresh.velocities, comm_radius=2.0), "comm_radius = 1, that of the flight; got 2"),
         (MASK, "fresh", "Flock"),
+        (MASK, Flock(fresh.positions + 1e15, fresh.velocities), "within 2e.09 radii of the origin"),
     ):
         with pytest.raises(InputError, match=message):
             loop.restart(mask, flock)
     assert_same(advance(loop, 2)[-1], advance(undisturbed, 3)[-1], slice(None))
+
+
+def test_a_body_that_refuses_the_new_start_changes_nothing(start: Flock, fresh: Flock) -> None:
+    class Choosy(ef.DoubleIntegrator):
+        def init_state(self, flock: Flock) -> dict[str, Any]:
+            if np.abs(flock.positions).max() > 50.0:
+                raise InputError("too far from the base")
+            return super().init_state(flock)
+
+    options: dict[str, Any] = {"body": Choosy(lag=0.1), "failures": ef.Failures(rate=5.0)}
+    loop, undisturbed = ef.flight(start, PAPER, **options), ef.flight(start, PAPER, **options)
+    next(loop)
+    with pytest.raises(InputError, match="too far from the base"):
+        loop.restart(MASK, Flock(fresh.positions + 100.0, fresh.velocities))
+    assert_same(advance(loop, REST)[-1], advance(undisturbed, REST + 1)[-1], slice(None))
+
+
+def test_a_new_start_with_more_obstacles_keeps_the_memory_of_the_others() -> None:
+    def course(*xs: float) -> Flock:
+        """A leader that flies to the right, past obstacles at these places, of six agents together."""
+        count = 6 // len(xs)
+        rims = [ring((x, 0.9), 0.2, sides=count) for x in xs]
+        positions = np.concatenate([[[-2.0, 0.0]], *rims])
+        velocities, roles = np.zeros_like(positions), np.full(len(positions), ef.Role.OBSTACLE)
+        velocities[0], roles[0] = (2.0, 0.0), ef.Role.LEADER
+        return Flock(positions[None], velocities[None], roles[None], [[-1, *np.repeat(np.arange(len(xs)), count)]])
+
+    start = ef.Flock(*(np.concatenate([array, array]) for array in course(0.0).arrays))
+    mask, outcomes = np.array([False, True]), []
+    for restarts in (False, True):
+        loop = ef.flight(start, Push(), time_step=0.1, ending=ef.UntilPassed(clear_time=0.5))
+        advance(loop, 15)
+        if restarts:
+            loop.restart(mask, course(0.0, 4.0))
+        outcomes.append([int(moment.outcomes[0]) for moment in islice(loop, 20)])
+    assert outcomes[0] == outcomes[1][: len(outcomes[0])]
+    assert outcomes[0][-1] == ef.Outcome.PASSED
 
 
 def test_ended_flocks_cannot_be_replaced(start: Flock) -> None:

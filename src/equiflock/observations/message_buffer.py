@@ -172,7 +172,8 @@ class MessageBuffer:
         """Fill in `observations` (B, N, K * C * D) of the active flocks from messages of several steps.
 
         Return False if a value is out of range. `graph` is that of a fixed topology, None for a dynamic one. This sorts
-        the messages of this step into cells and quantizes their older hops in the buffer, so call it once per step.
+        the messages of this step into cells and quantizes their older hops in the buffer. A second call in the same
+        step, for flocks that begin anew, quantizes to the same bits.
         """
         assert self._history is not None
         (B, N, _), comm_radius = flock.shape, kernel_args.comm_radius

@@ -108,8 +108,11 @@ class UntilPassed:
     ) -> Int8[np.ndarray, " B"]:
         """Return the outcome of each flock (B,): FLYING if it has not ended now, and for all that are not flying."""
         obstacles = int(flock.obstacles.max()) + 1
-        if self._last_near.shape != (len(flock), obstacles):
+        if len(self._last_near) != len(flock):
             self._last_near = np.full((len(flock), obstacles), NEVER)
+        # A flock that begins anew may bring more obstacles than there were.
+        elif (missing := obstacles - self._last_near.shape[1]) > 0:
+            self._last_near = np.pad(self._last_near, ((0, 0), (0, missing)), constant_values=NEVER)
         # A flock at t = 0 begins: no obstacle was near yet.
         self._last_near[flying & (times == 0.0)] = NEVER
         comm_radius = flock.comm_radius if self.comm_radius is None else self.comm_radius
@@ -118,8 +121,9 @@ class UntilPassed:
         survey = survey_course(active, comm_radius, self.obstacle_node, self.awareness, obstacles)
         # An obstacle within R of any agent is near now; the others keep the time when they last were.
         times = times[flying]
-        last_near = np.where(survey.obstacle_distances <= comm_radius, times[:, None], self._last_near[flying])
-        self._last_near[flying] = last_near
+        before = self._last_near[flying, :obstacles]
+        last_near = np.where(survey.obstacle_distances <= comm_radius, times[:, None], before)
+        self._last_near[flying, :obstacles] = last_near
         # Apply the conditions from the last to the first, so that the first one that holds counts.
         active_outcomes = np.full(len(active), Outcome.FLYING, np.int8)
         active_outcomes[self._find_passed(times, active, last_near)] = Outcome.PASSED

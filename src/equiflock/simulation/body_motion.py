@@ -31,7 +31,7 @@ class MovingBody:
     def __init__(self, body: AnyBody, flock: Flock, state: BodyState | None = None) -> None:
         self.body = check_body(body)
         fresh = _make_state(body, flock)
-        self._store_state(fresh if state is None else _check_state(body, fresh, state))
+        self.store_state(fresh if state is None else _check_state(body, fresh, state))
 
     def compute_held_accelerations(self, step: BodyStep) -> Vectors:
         """Return the constant accelerations (B, N, D) that lead to the positions after a step; move no agent.
@@ -49,7 +49,7 @@ class MovingBody:
 
     def reorder(self, order: Int64[np.ndarray, " N"]) -> None:
         """Reorder the agents of the body state: the new agent s is the old agent order[s]."""
-        self._store_state({name: array[:, order] for name, array in self.state.items()})
+        self.store_state({name: array[:, order] for name, array in self.state.items()})
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Continue with another flock, whose first agents are those in the mask `keep` (N,) of present agents.
@@ -59,14 +59,14 @@ class MovingBody:
         fresh = _make_state(self.body, flock)
         for name, array in fresh.items():
             array[:, : keep.sum()] = self.state[name][:, keep]
-        self._store_state(fresh)
+        self.store_state(fresh)
 
-    def restart(self, flock: Flock, mask: Bool[np.ndarray, " B"]) -> None:
-        """Give the agents of the flocks of a mask the body state of `init_state`; `flock` has all flocks."""
+    def make_restarted_state(self, flock: Flock, mask: Bool[np.ndarray, " B"]) -> BodyState:
+        """Return the body state in which the flocks of a mask have that of `init_state`; `flock` has all flocks."""
         fresh = _make_state(self.body, flock)
         for name, array in fresh.items():
             array[~mask] = self.state[name][~mask]
-        self._store_state(fresh)
+        return fresh
 
     def with_body(self, body: AnyBody, flock: Flock) -> MovingBody:
         """Return a `MovingBody` of another body for the same agents.
@@ -76,10 +76,10 @@ class MovingBody:
         """
         result = MovingBody(body, flock)
         if type(body) is type(self.body):
-            result._store_state({name: self.state.get(name, array) for name, array in result.state.items()})
+            result.store_state({name: self.state.get(name, array) for name, array in result.state.items()})
         return result
 
-    def _store_state(self, state: BodyState) -> None:
+    def store_state(self, state: BodyState) -> None:
         """Store the state and a read-only view of it; the body changes the state in place, so the view stays valid."""
         self.state: BodyState = {name: np.ascontiguousarray(array) for name, array in state.items()}
         self.state_view: BodyState = ReadOnlyDict({name: as_read_only(array) for name, array in self.state.items()})

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from equiflock._runtime.checks import InputError, NumericRangeError, check_count, check_positive, shorten_repr
 from equiflock._runtime.memory import as_read_only
 from equiflock.flock import FOLLOWER, Flock, FlockArrays, Observations, Vectors, check_flock
+from equiflock.graph.cell_list import MAX_CELL_INDEX, make_out_of_range_error
 from equiflock.outcomes import Outcome
 from equiflock.protocols import AnyBody, BodyStep, Ending, FusedStep, Moment, Sensing
 from equiflock.simulation.body_motion import BodyState, MovingBody
@@ -237,7 +238,8 @@ class Flight(Iterator[Moment]):
         step of the flight. No bit of the other flocks changes: in the returned moment they are as in the last one, and
         the next step moves all. A controller with memory of its own is not supported.
 
-        Raise InputError before the first moment, or if the new flocks do not fit; the flight is then unchanged.
+        Raise InputError before the first moment, or if the new flocks do not fit or are out of range; the flight is
+        then unchanged. After an error of the ending or the controller it cannot go on.
 
         Args:
             mask: (B,), which flocks begin anew, whether they have ended or not.
@@ -252,10 +254,11 @@ class Flight(Iterator[Moment]):
         for array, new in zip(arrays, flock.arrays, strict=True):
             array[mask] = new
         accelerations = np.where(mask[:, None, None], 0.0, self._accelerations)
-        # What may be refused comes first: new failures, and the body's new state.
+        # What may be refused comes before the first change: the body's new state, then new failures.
+        body_state = self._moving_body.make_restarted_state(Flock.view(*arrays, comm_radius=self.comm_radius), mask)
         if self._failure_schedule is not None:
             self._failure_schedule.restart(flock, mask, self._step)
-        self._moving_body.restart(Flock.view(*arrays, comm_radius=self.comm_radius), mask)
+        self._moving_body.store_state(body_state)
         self._store_state(arrays, accelerations)
         self._start_steps = as_read_only(np.where(mask, self._step, self._start_steps))
         self._set_outcomes(np.where(mask, np.int8(FLYING), self._outcomes))
@@ -462,7 +465,8 @@ def check_keep_mask(
 def check_restart(mask: Bool[np.ndarray, " B"], flock: Flock, present: Flock) -> Bool[np.ndarray, " B"]:
     """Return the mask of flocks that begin anew.
 
-    Raise InputError if it is no mask of the present flocks, chooses none, or the new flocks do not fit.
+    Raise InputError if it is no mask of the present flocks, chooses none, or the new flocks do not fit or are out of
+    the range of the kernels.
     """
     check_flock(flock)
     mask, (B, N, D) = np.asarray(mask), present.shape
@@ -477,4 +481,6 @@ def check_restart(mask: Bool[np.ndarray, " B"], flock: Flock, present: Flock) ->
             f"the new start must have comm_radius = {present.comm_radius:g}, that of the flight; "
             f"got {flock.comm_radius:g}"
         )
+    if (np.abs(flock.positions) > MAX_CELL_INDEX * flock.comm_radius).any():
+        raise make_out_of_range_error()
     return mask
