@@ -275,7 +275,7 @@ def _check_unmasked(name: str, given: Any) -> None:
     masked_arrays = sys.modules.get("numpy.ma")  # there are no masked arrays if it was not imported
     rows = given if isinstance(given, (list, tuple)) else (given,)
     if masked_arrays is not None and any(map(masked_arrays.is_masked, rows)):
-        raise InputError(f"{name} must not have masked entries: replace them, for example by {name}.filled(0)")
+        raise InputError(f"{name} must not have masked entries: leave these agents out")
 
 
 def _check_codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[int, ...]) -> Int8[np.ndarray, "B N"]:
