@@ -15,7 +15,7 @@ from equiflock.flock import Flock
 from equiflock.scenarios import LeaderFollowing, ObstacleCourse, RandomDisk, SearchCancelledError, Stop
 
 # Takes seconds and finds nothing: R is as small as the least distance.
-DEAF = RandomDisk(flocks=100, agents=400, comm_radius=0.1, disk_radius=4.5)
+SPARSE = RandomDisk(flocks=100, agents=400, comm_radius=0.1, disk_radius=4.5)
 # Draws flock after flock in vain: no agent is far enough to the side to lead past so large an obstacle.
 UNLED = ObstacleCourse(RandomDisk(agents=110, comm_radius=0.7, disk_radius=3.2), sides=200, leaders=3)
 # One attempt with many agents.
@@ -23,7 +23,7 @@ LARGE = RandomDisk(agents=3_000_000, radius_rule="constant-density")
 
 
 @pytest.mark.parametrize(
-    "draw", [DEAF.draw, LeaderFollowing(DEAF).draw, ObstacleCourse(DEAF).draw, UNLED.draw, LARGE.draw]
+    "draw", [SPARSE.draw, LeaderFollowing(SPARSE).draw, ObstacleCourse(SPARSE).draw, UNLED.draw, LARGE.draw]
 )
 def test_a_search_ends_soon_after_another_thread_requests_it(draw: Callable[[Stop], Flock]) -> None:
     ef.random_disk(agents=5)  # compiles

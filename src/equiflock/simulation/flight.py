@@ -233,10 +233,10 @@ class Flight(Iterator[Moment]):
     def restart(self, mask: Bool[np.ndarray, " B"], flock: Flock) -> Moment:
         """Let some flocks begin anew now, and return the present moment with them at their start.
 
-        A restarted flock has a clock of its own (`Moment.flock_steps`), new body state, new failures, and no messages
+        A restarted flock has a new clock (`Moment.flock_steps`), new body state, new failures, and no messages
         in transit; the ending treats it as a flock at t = 0. Its random numbers are new ones, as they depend on the
         step of the flight. No bit of the other flocks changes: in the returned moment they are as in the last one, and
-        the next step moves all. A controller with memory of its own is not supported.
+        the next step moves all. Controllers that keep memory are not supported.
 
         Raise InputError before the first moment, or if the new flocks do not fit or are out of range; the flight is
         then unchanged. After an error of the ending or the controller it cannot go on.
