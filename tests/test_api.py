@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
+
 import equiflock as ef
 import equiflock.cli
 import equiflock.flock
@@ -17,3 +22,10 @@ def test_dir_lists_the_public_names_and_no_submodules() -> None:
 
 def test_no_submodule_hides_a_public_name() -> None:
     assert all(getattr(ef, name) is getattr(api, name) for name in api.__all__)
+
+
+@pytest.mark.slow
+def test_python_suggests_a_close_public_name() -> None:
+    script = "import equiflock as ef; ef.simulat"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert process.stderr.endswith("no attribute 'simulat'. Did you mean: 'simulate'?\n")

@@ -5,6 +5,7 @@ The public names are those of `equiflock.api`, imported at their first use so th
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 from equiflock.version import __version__ as __version__
@@ -26,7 +27,9 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(api, name)
     except AttributeError:
-        raise AttributeError(f"module 'equiflock' has no attribute {name!r}") from None
+        # With the module, Python suggests a public name that is close.
+        message = f"module 'equiflock' has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=sys.modules[__name__]) from None
 
 
 def __dir__() -> list[str]:
