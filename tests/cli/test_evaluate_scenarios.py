@@ -62,6 +62,10 @@ def all_missing(moment):
     return np.full(len(moment.flock), np.nan)
 
 
+def negative(moment):
+    return np.full(len(moment.flock), -1.0 - moment.time)
+
+
 """
 FAILS = "figure, success_outcomes = 'endings', (AWAY,)"
 
@@ -106,12 +110,12 @@ def test_measures_of_a_plugin_scenario_get_a_column_and_a_panel(
 
 
 @pytest.mark.slow
-def test_a_measure_may_be_nan_on_some_flocks_or_all(
+def test_a_measure_may_be_negative_or_nan_on_some_flocks_or_all(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console.out, "width", 200)
     text = GAPS + OWN_SCENARIO.format(name="gaps", more="", ending="unused")
-    Path("gaps.py").write_text(text.replace(", spread)", ", first_missing, all_missing)"))
+    Path("gaps.py").write_text(text.replace(", spread)", ", first_missing, all_missing, negative)"))
     small = "--flocks", "3", "--duration", "0.1", "--time-step", "0.02", "--workers", "1"
     evaluate("tanner", "tanner-dynamic", "--scenario", "gaps", "--plugin", "gaps.py", *small, "--out", "mine")
     comparison = pd.read_csv("mine/comparison.csv").set_index("metric")
