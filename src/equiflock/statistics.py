@@ -187,7 +187,8 @@ def _resample_flocks(
     value = float(compute(np.arange(flocks)[None])[0])
     rng = np.random.default_rng([seed, flocks])
     # A few million numbers at a time.
-    parts = np.array_split(np.arange(RESAMPLES), max(RESAMPLES * flocks * values_per_flock // 1_000_000, 1))
+    count = min(max(RESAMPLES * flocks * values_per_flock // 1_000_000, 1), RESAMPLES)
+    parts = np.array_split(np.arange(RESAMPLES), count)
     drawn = np.concatenate([compute(rng.integers(flocks, size=(len(part), flocks))) for part in parts])
     # Both ends are drawn numbers, not means of two: an infinite one is not mixed with a finite one.
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
