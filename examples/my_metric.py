@@ -9,8 +9,10 @@ import equiflock as ef
 def polarization(moment):
     """Length of the mean heading."""
     velocities = moment.flock.velocities  # (B, N, D)
+    works = moment.flock.working[..., None]  # without obstacle agents and failed ones
     speeds = np.linalg.norm(velocities, axis=-1, keepdims=True)
-    return np.linalg.norm((velocities / np.maximum(speeds, 1e-12)).mean(axis=1), axis=-1)  # (B,)
+    headings = velocities / np.maximum(speeds, 1e-12) * works
+    return np.linalg.norm(headings.sum(axis=1) / np.maximum(works.sum(axis=1), 1), axis=-1)  # (B,)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,14 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import equiflock as ef
 from equiflock import cli
+from equiflock.flock import Condition, Role
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -49,6 +53,20 @@ def test_an_example_is_one_short_file_that_runs(path: Path, capsys: pytest.Captu
     assert len(path.read_text().splitlines()) <= MAX_LINES
     runpy.run_path(f"examples/{path.name}", run_name="__main__")
     assert capsys.readouterr().out
+
+
+def test_the_example_of_a_metric_counts_working_agents_only() -> None:
+    polarization = runpy.run_path("examples/my_metric.py")["polarization"]
+    # The working agents fly right and up, one that drifts left, and an obstacle agent stands. Then none works.
+    velocities = [[[2.0, 0.0], [0.0, 3.0], [0.0, 0.0], [-1.0, 0.0]]] * 2
+    flocks = ef.Flock(
+        np.arange(16.0).reshape(2, 4, 2),
+        velocities,
+        roles=[[Role.FOLLOWER, Role.LEADER, Role.OBSTACLE, Role.FOLLOWER]] * 2,
+        obstacles=[[-1, -1, 0, -1]] * 2,
+        conditions=[[0, 0, 0, Condition.DRIFTING], [Condition.DRIFTING, Condition.SILENT, 0, Condition.DRIFTING]],
+    )
+    assert polarization(SimpleNamespace(flock=flocks)) == pytest.approx([np.sqrt(0.5), 0.0])
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from equiflock.statistics import (
     estimate_flock_share,
     estimate_share,
     interquartile_mean,
+    mean,
 )
 
 REPETITIONS = 1000
@@ -128,6 +129,39 @@ def test_trainings_that_agree_count_once_in_a_share() -> None:
     shifted = estimate_flock_share([np.roll(failed, shift) for shift in (0, 5, 10)])
     assert shifted.high - shifted.low < estimate_share(5, 20).high - estimate_share(5, 20).low
     assert estimate_flock_share([1.0]).low > 0.0
+
+
+def test_a_share_over_trainings_has_a_width_even_if_it_is_equal_on_all_flocks() -> None:
+    always_and_never = np.repeat([[1.0], [0.0]], 10, axis=1)
+    assert estimate_flock_share(always_and_never)[:3] == pytest.approx(estimate_share(10, 20)[:3])
+
+
+@pytest.mark.parametrize(("chances", "flocks"), [((0.5,) * 5, 6), ((0.9, 0.5, 0.1), 10)])
+def test_a_share_over_independent_trainings_on_few_flocks_is_covered(chances: tuple[float, ...], flocks: int) -> None:
+    def repeat(rng: np.random.Generator, _: int) -> Estimate:
+        return estimate_flock_share((rng.random((len(chances), flocks)) < np.array(chances)[:, None]) * 1.0)
+
+    assert coverage(float(np.mean(chances)), repeat) > 0.94
+
+
+def test_resampling_takes_a_few_million_values_at_a_time_however_many_trainings() -> None:
+    sizes = []
+
+    def record_size(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        sizes.append(values.size)
+        return mean(values)
+
+    estimate(np.ones((10, 500)), record_size)
+    assert max(sizes) <= 2_000_000
+    assert sum(sizes) == (2000 + 1) * 10 * 500
+
+
+def test_a_larger_share_may_be_the_better_one() -> None:
+    one, other = np.array([1.0, 1.0, 1.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0])
+    less, more = compare_shares(one, other), compare_shares(one, other, larger_is_better=True)
+    assert less.difference == more.difference
+    assert (less.difference.value, less.improvement.value, more.improvement.value) == (0.5, 0.25, 0.75)
+    assert more.improvement.low == pytest.approx(1.0 - less.improvement.high)
 
 
 @pytest.mark.parametrize(

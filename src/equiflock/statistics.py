@@ -40,7 +40,7 @@ class Estimate(NamedTuple):
 
     def __str__(self) -> str:
         """Return value and interval with the same decimals, three figures of the value; only the value if all agree."""
-        value, low, high = _format_numbers(self[:3])
+        value, low, high = format_numbers(self[:3])
         return value if low == value == high else f"{value} ({low}, {high})"
 
     @property
@@ -97,7 +97,7 @@ def estimate(values: ArrayLike, statistic: Statistic = median, *, seed: int = 0)
         drawn = table.take(flocks, axis=1)  # (S, R, B)
         return statistic(np.moveaxis(drawn, 0, 1).reshape(len(flocks), S * B))
 
-    return _resample_flocks(compute, B, seed)
+    return _resample_flocks(compute, B, seed, values_per_flock=S)
 
 
 def estimate_share(successes: int, trials: int) -> Estimate:
@@ -116,17 +116,19 @@ def estimate_flock_share(values: ArrayLike) -> Estimate:
     """Return the mean of values from 0 to 1, (S, B) or (B,), such as whether a flock failed, with its Wilson interval.
 
     Trainings that agree on every flock count as one: the interval is that of B trials. It is narrower if trainings
-    differ on a flock, as their mean then varies less from flock to flock. Raise InputError as `estimate`, or if a value
-    is not from 0 to 1.
+    differ on a flock, as their mean then varies less from flock to flock, but not below that of S x B trials. Raise
+    InputError as `estimate`, or if a value is not from 0 to 1.
     """
     table = _check_values(values)
     if table.min() < 0.0 or table.max() > 1.0:
         raise InputError(f"values of a share must be from 0 to 1; got {table.min():g} to {table.max():g}")
     shares, B = table.mean(axis=0), table.shape[1]
     share = float(shares.mean())
-    # A mean of B numbers with this variance is as certain as the share of this many trials, at least B.
+    # A mean of B numbers with this variance is as certain as the share of this many trials. On few flocks the variance
+    # can be 0 by chance, or for trainings that fail on all or no flocks, so there are at most as many trials as values.
     possible, variance = share * (1.0 - share), float(shares.var(ddof=1)) if B > 1 else math.inf
-    trials = B if possible == 0.0 else math.inf if variance == 0.0 else B * max(possible / variance, 1.0)
+    ratio = math.inf if variance == 0.0 else possible / variance
+    trials = B if possible == 0.0 else B * min(max(ratio, 1.0), len(table))
     return Estimate(share, *_compute_wilson_interval(share, trials), B)
 
 
@@ -154,14 +156,15 @@ def compare(first: ArrayLike, second: ArrayLike, *, larger_is_better: bool = Fal
     )
 
 
-def compare_shares(first: ArrayLike, second: ArrayLike) -> Comparison:
-    """Compare two controllers by values that are 1 or 0 on a flock, such as whether it failed; smaller is better.
+def compare_shares(first: ArrayLike, second: ArrayLike, *, larger_is_better: bool = False) -> Comparison:
+    """Compare two controllers by values that are 1 or 0 on a flock, such as whether it failed.
 
-    The difference is that of the shares, the first minus the second, and 1 minus twice the improvement.
+    The difference is that of the shares, the first minus the second: 1 minus twice the improvement, or twice the
+    improvement minus 1 if larger is better.
     """
     one, other = _check_common_flocks(first, second)
-    lead = _estimate_mean_lead(other.mean(axis=0) - one.mean(axis=0))
-    return Comparison(_scale_estimate(lead, -1.0, 0.0), _scale_estimate(lead, 0.5, 0.5))
+    difference = _estimate_mean_lead(one.mean(axis=0) - other.mean(axis=0))
+    return Comparison(difference, _scale_estimate(difference, 0.5 if larger_is_better else -0.5, 0.5))
 
 
 def _check_common_flocks(
@@ -174,15 +177,18 @@ def _check_common_flocks(
     return one, other
 
 
-def _resample_flocks(compute: Callable[[Any], NDArray[np.float64]], flocks: int, seed: int) -> Estimate:
+def _resample_flocks(
+    compute: Callable[[Any], NDArray[np.float64]], flocks: int, seed: int, values_per_flock: int = 1
+) -> Estimate:
     """Return compute(flocks) for the flocks as they are, with the percentile interval over resampled flocks.
 
-    `compute` maps indices of flocks (R, B) to numbers (R,).
+    `compute` maps indices of flocks (R, B) to numbers (R,), from R x B x `values_per_flock` values.
     """
     value = float(compute(np.arange(flocks)[None])[0])
     rng = np.random.default_rng([seed, flocks])
     # A few million numbers at a time.
-    parts = np.array_split(np.arange(RESAMPLES), max(RESAMPLES * flocks // 1_000_000, 1))
+    count = min(max(RESAMPLES * flocks * values_per_flock // 1_000_000, 1), RESAMPLES)
+    parts = np.array_split(np.arange(RESAMPLES), count)
     drawn = np.concatenate([compute(rng.integers(flocks, size=(len(part), flocks))) for part in parts])
     # Both ends are drawn numbers, not means of two: an infinite one is not mixed with a finite one.
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
@@ -219,7 +225,7 @@ def _compute_wilson_interval(share: float, trials: float) -> tuple[float, float]
     return 0.0 if share == 0.0 else max(middle - half, 0.0), 1.0 if share == 1.0 else min(middle + half, 1.0)
 
 
-def _format_numbers(numbers: Sequence[float]) -> list[str]:
+def format_numbers(numbers: Sequence[float]) -> list[str]:
     """Return numbers with the decimals that the first needs for three figures, or the largest, if the first is 0.
 
     Whole numbers have none. Numbers from 1,000 on have commas, very small ones an exponent.

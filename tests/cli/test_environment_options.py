@@ -197,6 +197,16 @@ def test_a_sweep_has_a_column_for_each_given_axis_and_separates_results_by_envir
     assert len(pd.read_csv(tmp_path / "summary.csv").query("metric == 'ivv'")) == 16
 
 
+def test_values_of_an_axis_that_differ_in_the_seventh_digit_have_a_row_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs_here: None
+) -> None:
+    small = "--controller", "tanner", "--agents", "12", "--flocks", "2", "--duration", "0.1", "--workers", "1"
+    run("sweep", *small, "--max-acceleration", "1000000,1000001,none", "--out", str(tmp_path))
+    rows = [words for words in map(str.split, capsys.readouterr().out.splitlines()) if words[:1] == ["tanner"]]
+    # The table is wider than the terminal, so its columns are in several blocks.
+    assert [words[1] for words in rows[:3]] == ["1000000", "1000001", "-"]
+
+
 def test_bodies_and_failure_kinds_are_axes(tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs_here: None) -> None:
     small = "--controller", "tanner", "--agents", "12", "--flocks", "2", "--duration", "0.1", "--workers", "1"
     bodies = "--body", "double-integrator,unicycle:max_turn_rate=2", "--max-acceleration", "5"

@@ -10,6 +10,8 @@ import pytest
 
 from equiflock._runtime.checksums import read_json
 from equiflock.cli import terminal as console
+from equiflock.evaluation.evaluate import check_reportable
+from equiflock.scenarios.registry import make_scenario, scenario_names
 from tests.cli.test_evaluate import SMALL, evaluate, failure
 
 
@@ -51,6 +53,20 @@ class Leaving:
 
         return away
 """
+GAPS = """
+def first_missing(moment):
+    return np.where(np.arange(len(moment.flock)) == 0, np.nan, 1.0)
+
+
+def all_missing(moment):
+    return np.full(len(moment.flock), np.nan)
+
+
+def negative(moment):
+    return np.full(len(moment.flock), -1.0 - moment.time)
+
+
+"""
 FAILS = "figure, success_outcomes = 'endings', (AWAY,)"
 
 
@@ -91,6 +107,37 @@ def test_measures_of_a_plugin_scenario_get_a_column_and_a_panel(
     )
     assert len(table[(table.metric == "spread") & (table.controller == "etdagnn")]) == 101
     assert "spread" in capsys.readouterr().out.split()
+
+
+@pytest.mark.slow
+def test_a_measure_may_be_negative_or_nan_on_some_flocks_or_all(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console.out, "width", 200)
+    text = GAPS + OWN_SCENARIO.format(name="gaps", more="", ending="unused")
+    Path("gaps.py").write_text(text.replace(", spread)", ", first_missing, all_missing, negative)"))
+    small = "--flocks", "3", "--duration", "0.1", "--time-step", "0.02", "--workers", "1"
+    evaluate("tanner", "tanner-dynamic", "--scenario", "gaps", "--plugin", "gaps.py", *small, "--out", "mine")
+    comparison = pd.read_csv("mine/comparison.csv").set_index("metric")
+    assert comparison.n[["ivv", "first_missing", "all_missing"]].tolist() == [3, 2, 0]
+    assert comparison.difference["first_missing"] == 0.0
+    assert comparison.filter(like="difference").loc["all_missing"].isna().all()
+    assert "nan" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["failed", "seconds", "ivv", "median", "controller"])
+def test_a_measure_must_not_have_the_name_of_another_column(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    text = OWN_SCENARIO.format(name="own", more="", ending="unused")
+    Path("own.py").write_text(text.replace("spread", name))
+    sys.modules.pop("own", None)
+    errors = failure(capsys, "etdagnn", "--scenario", "own", "--plugin", "own.py", *SMALL)
+    assert f"the measure '{name}' of scenario 'own' has the name of another column of the table: rename it" in errors
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("name", scenario_names())
+def test_the_scenarios_of_the_package_have_no_such_measures(name: str) -> None:
+    check_reportable(make_scenario(name))
 
 
 def test_a_scenario_without_an_ending_cannot_report_failures(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.trained import bundled_weights_path
 from equiflock.evaluation import sweep as report
-from equiflock.evaluation.sweep import METRICS, SweepJob, build_sweep_jobs, draw_sweep, summarize_sweep
+from equiflock.evaluation.sweep import METRIC_TITLES, SweepJob, build_sweep_jobs, draw_sweep, summarize_sweep
 from equiflock.simulation import metrics
 
 
@@ -50,7 +50,7 @@ def test_all_radii_of_a_sweep_have_the_disk_of_the_controllers_unit() -> None:
 @pytest.mark.slow
 def test_a_point_without_such_flocks_says_why() -> None:
     table = SweepJob("tanner", 0, agents=10, comm_radius=0.01, hops=None, flocks=1).run()
-    assert table[list(METRICS)].isna().all(axis=None)
+    assert table[list(METRIC_TITLES)].isna().all(axis=None)
     assert "min_degree" in table.remark[0]
 
 
@@ -82,7 +82,7 @@ def test_the_summary_has_a_median_for_every_point_over_flocks_and_seeds() -> Non
         }
     )
     found = summarize_sweep(table).set_index("metric")
-    assert list(found.index) == list(METRICS)
+    assert list(found.index) == list(METRIC_TITLES)
     assert set(found.n) == set(found.trainings) == {2}
     ivv = found.loc["ivv"]
     assert (ivv["lower"], ivv["median"], ivv["upper"]) == (1.75, 2.5, 4.5)
@@ -96,7 +96,7 @@ def test_the_summary_has_a_median_for_every_point_over_flocks_and_seeds() -> Non
     assert np.isnan(share["median"])
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", METRIC_TITLES)
 def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) -> None:
     rows = [
         {
@@ -106,7 +106,7 @@ def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) ->
             "agents": n,
             "comm_radius": r,
             "hops": K,
-            **dict.fromkeys(METRICS, n * r / 100),
+            **dict.fromkeys(METRIC_TITLES, n * r / 100),
         }
         for name in ("a", "b")
         for n in (10, 20, 40)
@@ -114,9 +114,9 @@ def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) ->
         for K in (1, 2)
     ]
     table = pd.DataFrame(rows)
-    table.loc[3, list(METRICS)] = np.nan
+    table.loc[3, list(METRIC_TITLES)] = np.nan
     draw_sweep(table, metric, tmp_path / "map.png")
-    draw_sweep(table[:1].assign(**dict.fromkeys(METRICS, np.nan)), metric, tmp_path / "empty.png")
+    draw_sweep(table[:1].assign(**dict.fromkeys(METRIC_TITLES, np.nan)), metric, tmp_path / "empty.png")
     assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -124,7 +124,9 @@ def grid_of(axes: dict[str, list[Any]]) -> pd.DataFrame:
     """The table of a sweep over these axes, whose metrics are numbers from 0 on."""
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     usual = {"controller": "a", "seed": 0, "flock": 0, "agents": 10, "comm_radius": 1.0, "hops": None}
-    return pd.DataFrame([{**usual, **point, **dict.fromkeys(METRICS, float(i))} for i, point in enumerate(points)])
+    return pd.DataFrame(
+        [{**usual, **point, **dict.fromkeys(METRIC_TITLES, float(i))} for i, point in enumerate(points)]
+    )
 
 
 def panels_of(table: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[Any]]:
@@ -145,7 +147,7 @@ def test_a_map_is_over_the_two_axes_of_most_values_with_a_panel_for_each_combina
     assert [axes.get_title() for axes in panels] == ["a, delay 0", "a, delay 1"]
     assert {(axes.get_xlabel(), axes.get_ylabel()) for axes in panels} == {("max acceleration", "packet loss")}
     assert [label.get_text() for label in panels[0].get_xticklabels()] == ["3", "5", "10", "none"]
-    assert title == METRICS["ivv"]
+    assert title == METRIC_TITLES["ivv"]
     # Every number of the table is in its place: (packet_loss, delay, max_acceleration) counts up.
     shown = [[text.get_text() for text in axes.texts] for axes in panels]
     assert shown == [[str(8 * i + 4 * d + j) for i in range(3) for j in range(4)] for d in range(2)]
@@ -166,7 +168,7 @@ def test_too_many_panels_are_medians_over_the_axes_of_fewest_values(
     title, panels = panels_of(table, tmp_path, monkeypatch)
     assert len(panels) == 12
     assert panels[0].get_title() == "a\nnoise 0, agents 10"
-    assert title == f"{METRICS['ivv']}, median over send interval, body"
+    assert title == f"{METRIC_TITLES['ivv']}, median over send interval, body"
     here = (table.packet_loss == 0.0) & (table.delay == 0) & (table.noise == 0.0) & (table.agents == 10)
     assert float(panels[0].texts[0].get_text()) == pytest.approx(table[here].ivv.median(), rel=1e-3)
 

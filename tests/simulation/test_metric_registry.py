@@ -53,6 +53,11 @@ def test_an_unknown_metric_is_refused_with_a_close_name() -> None:
         ("velocity_variance", {}, "a metric named 'velocity_variance' is already registered"),
         ("a:b", {}, "non-empty string without a colon"),
         ("a/b", {}, "made of letters, digits, _ and -; got 'a/b'"),
+        (
+            "mine",
+            {"is_share": True, "over_time": "integral"},
+            "over_time of a share must not be 'integral'.*use 'mean'",
+        ),
         ("mine", {"over_time": "median"}, "over_time must be one of 'end', 'mean', 'integral', 'smallest', 'largest'"),
     ],
 )
@@ -72,6 +77,12 @@ def test_a_metric_must_be_a_function() -> None:
 def test_a_metric_must_return_a_number_per_flock(returned: Any) -> None:
     ef.metric("mine")(lambda moment: returned)
     with pytest.raises(InputError, match="the metric 'mine' must return an array of 3 numbers, one per flock; got "):
+        get_metric("mine")(next(ef.flight(ef.random_disk(3, 10), ef.load("tanner"))))
+
+
+def test_a_share_must_be_from_0_to_1() -> None:
+    ef.metric("mine", is_share=True)(lambda moment: np.array([0.0, 1.0, 2.0]))
+    with pytest.raises(InputError, match="the metric 'mine' is a share: it must be from 0 to 1; got array"):
         get_metric("mine")(next(ef.flight(ef.random_disk(3, 10), ef.load("tanner"))))
 
 

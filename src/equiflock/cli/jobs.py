@@ -28,7 +28,7 @@ TRIAL_STEPS = 3
 def try_controller(start: Flock, controller: str, **flight_options: Any) -> None:
     """Simulate TRIAL_STEPS steps and compute users' metrics.
 
-    A broken controller or metric so raises its error before jobs are run or files written.
+    Raise the error of a broken controller or metric before jobs run or files are written.
     """
     for moment in islice(flight(start, load(controller), **flight_options), TRIAL_STEPS):
         for metric in list_user_metrics():

@@ -141,10 +141,11 @@ class Sweep(WorkerOptions):
 
         axes = [name for name in summary.columns[1:] if name not in ("metric", *SUMMARY_COLUMNS)]
         keys = ["controller", *(name for name in axes if summary[name].nunique(dropna=False) > 1)]
-        rows: dict[tuple[str, ...], list[str]] = {}
-        for point, row in zip(summary[keys].itertuples(index=False), summary.itertuples(), strict=True):
-            names = tuple(map(_format_axis_value, point))
-            rows.setdefault(names, list(names)).append(format_summary(row))
+        rows: dict[tuple[object, ...], list[str]] = {}
+        for values, row in zip(summary[keys].itertuples(index=False), summary.itertuples(), strict=True):
+            # NaN, which is "none", does not equal itself.
+            point = tuple(None if value != value else value for value in values)
+            rows.setdefault(point, [_format_axis_value(value) for value in point]).append(format_summary(row))
         metrics = list(dict.fromkeys(summary.metric))
         header = [name if name == "controller" else name.replace("_", "\n") for name in keys]
         header += [HEADINGS.get(name, name.replace("_", "\n")) for name in metrics]
@@ -165,7 +166,9 @@ class Sweep(WorkerOptions):
 
 
 def _format_axis_value(value: object) -> str:
-    """Return a controller's name or a value of an axis as text; "-" for None and NaN."""
-    if value is None or value != value:
+    """Return a controller's name or a value of an axis as text; "-" for None."""
+    from equiflock.evaluation.sweep import AXIS_DIGITS
+
+    if value is None:
         return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.{AXIS_DIGITS}g}" if isinstance(value, float) else str(value)

@@ -77,14 +77,16 @@ def draw_measure_curves(table: pd.DataFrame, path: str | os.PathLike[str], measu
     """Draw the median and the quartiles over flocks of each measure over time, a panel per measure, as a PNG file.
 
     The table has rows of `build_curve_table` and the columns controller and seed. The y axis is linear if all values
-    are within a factor of ten, such as component counts, else logarithmic.
+    are within a factor of ten, such as component counts, or one is negative, else logarithmic. NaN is left blank.
     """
     curves = Curves(table)
     panels = []
     for measure in measures:
         lines = {name: curves.quartiles(name, metric=measure) for name in table.controller.unique()}
-        narrow = bool(min(line.min() for line in lines.values()) >= 0.1 * max(line.max() for line in lines.values()))
-        scale: Literal["linear", "log"] = "linear" if narrow else "log"
+        values = np.concatenate([np.ravel(line) for line in lines.values()])
+        smallest, largest = np.fmin.reduce(values), np.fmax.reduce(values)  # without NaN, unless there is nothing else
+        narrow = bool(smallest >= 0.1 * largest)
+        scale: Literal["linear", "log"] = "log" if 0.0 <= smallest < 0.1 * largest else "linear"
         label = measure.replace("_", " ")
         panels.append(CurvePanel(curves.x, "time (s)", label, lines, scale, has_overlapping_lines=narrow))
     return draw_panels(panels, path)

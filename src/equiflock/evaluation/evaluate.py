@@ -53,7 +53,7 @@ FLIGHT_METRICS: dict[str, Callable[[Trajectory], Any]] = {
     DISCONNECTED: lambda run: (metrics.component_count(run.flock(), run.comm_radius) > 1).astype(float),
 }
 """Metrics of a whole flight, one number per flock."""
-RECORDED_METRICS = (
+FLIGHT_SERIES = (
     metrics.velocity_variance,
     metrics.mean_acceleration_norm,
     metrics.peak_acceleration_norm,
@@ -79,6 +79,8 @@ STARLING = "starling"
 CURVE_COLUMNS = ("time", "metric", *QUARTILES, "mean")
 LABEL_COLUMNS = ("controller", "seed")
 OUTCOME_COLUMNS = ("flock", "outcome", "seconds", FAILED)
+RESERVED_COLUMNS = {*LABEL_COLUMNS, *CURVE_COLUMNS, *FLIGHT_METRICS, *OUTCOME_COLUMNS}
+"""Columns whose names users' metrics and measures must not have."""
 MAX_DIR_NAME = 120
 """Length of a run directory's name beyond which a checksum replaces the names of further controllers."""
 
@@ -140,7 +142,7 @@ class EvaluationJob(FlightJob):
             failed = find_failed_flights(self.scenario, run.outcome).astype(int)
             return build_outcome_table(run).assign(**{FAILED: failed, **columns})
         measures = resolve_measures(self.scenario) | user_metrics
-        recorded = measures | {measure.__name__: measure for measure in RECORDED_METRICS}
+        recorded = measures | {measure.__name__: measure for measure in FLIGHT_SERIES}
         run = self.fly(self.draw_start(), keep_every=None, record=recorded)
         curves = build_curve_table({name: run.series[name] for name in measures}, self.time_step)
         columns = {"flock": np.arange(len(run.steps))}
@@ -153,15 +155,25 @@ class EvaluationJob(FlightJob):
 def split_results(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of curves, none if the figure has none, and the rows of flights of a table of evaluation jobs."""
     is_flight = table.flock.notna()
-    metrics = [name for name in table.columns if name not in (*LABEL_COLUMNS, *CURVE_COLUMNS, "flock")]
-    flights = table.loc[is_flight, [*LABEL_COLUMNS, "flock", *metrics]].astype({"flock": int})
+    names = [name for name in table.columns if name not in (*LABEL_COLUMNS, *CURVE_COLUMNS, "flock")]
+    flights = table.loc[is_flight, [*LABEL_COLUMNS, "flock", *names]].astype({"flock": int})
     curves = table.loc[~is_flight, [name for name in (*LABEL_COLUMNS, *CURVE_COLUMNS) if name in table.columns]]
     return curves.reset_index(drop=True), flights.reset_index(drop=True)
 
 
 def check_reportable(scenario: Scenario) -> None:
-    """Raise InputError, before any flight, if a measure is unknown, or the scenario has endings but no successes."""
-    resolve_measures(scenario)
+    """Raise InputError, before any flight, if the scenario's results would have no table.
+
+    That is, if a measure is unknown or has the name of another column, or if there are endings but no successes.
+    """
+    for name, measure in resolve_measures(scenario).items():
+        # This metric is a column of all evaluations, with the same values.
+        is_same = getattr(measure, "function", measure) is metrics.component_count
+        if name in RESERVED_COLUMNS and not is_same:
+            raise InputError(
+                f"the measure {name!r} of scenario {scenario.name!r} has the name of another column of the table: "
+                "rename it"
+            )
     if scenario.figure == "endings":
         find_failed_flights(scenario, ())
 
@@ -208,16 +220,17 @@ def build_evaluation_jobs(
     `environment` holds options of `Environment.from_options`, the same for all jobs; by default the paper's.
     """
     built = Environment.from_options(**(environment or {}))
-    metrics = check_user_metrics({*LABEL_COLUMNS, *CURVE_COLUMNS, *FLIGHT_METRICS, *OUTCOME_COLUMNS})
+    user_metrics = check_user_metrics(RESERVED_COLUMNS)
     names = (controller, *baselines)
     jobs = []
     for name, label in zip(names, format_labels(names), strict=True):
         # A job whose parts all come with the package does not depend on a plugin; all evaluations share it.
         seed = 0 if has_open_seed(name) else None
         checksum = compute_weights_checksum(name, seed)
-        bundled = is_bundled(name) and registry.is_bundled(scenario) and built.is_bundled and not metrics
+        bundled = is_bundled(name) and registry.is_bundled(scenario) and built.is_bundled and not user_metrics
         flight = scenario, tuple(sorted(options.items())), time_step, duration
-        jobs.append(EvaluationJob(name, seed, *flight, label, checksum, "" if bundled else plugin, built, metrics))
+        depends_on = "" if bundled else plugin
+        jobs.append(EvaluationJob(name, seed, *flight, label, checksum, depends_on, built, user_metrics))
     return jobs
 
 
@@ -267,10 +280,10 @@ def _split_options(controller: str) -> tuple[str, str]:
 
 def list_shown_metrics(flights: pd.DataFrame) -> list[str]:
     """Return the columns of flights that are metrics, in the order of the printed table; the failures come first."""
-    metrics = [name for name in flights.columns if name not in (*LABEL_COLUMNS, "flock", "outcome")]
-    ended = [name for name in metrics if name.startswith(ENDED_PREFIX)]
+    names = [name for name in flights.columns if name not in (*LABEL_COLUMNS, "flock", "outcome")]
+    ended = [name for name in names if name.startswith(ENDED_PREFIX)]
     first = [FAILED, *ended, *HEADINGS]
-    return sorted(metrics, key=lambda name: first.index(name) if name in first else len(first))
+    return sorted(names, key=lambda name: first.index(name) if name in first else len(first))
 
 
 def add_outcome_columns(flights: pd.DataFrame) -> pd.DataFrame:
@@ -295,16 +308,16 @@ def compare_controllers(flights: pd.DataFrame) -> pd.DataFrame:
     """
     directions = {name: metric.larger_is_better for name, metric in METRICS.parts.items()}
     directions |= dict.fromkeys((*FLIGHT_METRICS, FAILED), False) | {"smallest_separation": True}
-    metrics = [name for name in list_shown_metrics(flights) if name != "seconds"]
-    return compare_flights(flights, {name: directions.get(name) for name in metrics})
+    names = [name for name in list_shown_metrics(flights) if name != "seconds"]
+    return compare_flights(flights, {name: directions.get(name) for name in names})
 
 
 def build_table_rows(summary: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the printed table, a row per controller: medians or shares, with intervals."""
-    metrics = list(dict.fromkeys(summary.metric))
+    names = list(dict.fromkeys(summary.metric))
     cells = {(row.controller, row.metric): format_summary(row) for row in summary.itertuples()}
-    rows = [[name, *(cells[name, metric] for metric in metrics)] for name in dict.fromkeys(summary.controller)]
-    return ["", *map(_format_heading, metrics)], rows
+    rows = [[label, *(cells[label, name] for name in names)] for label in dict.fromkeys(summary.controller)]
+    return ["", *map(_format_heading, names)], rows
 
 
 def build_comparison_rows(
@@ -315,20 +328,20 @@ def build_comparison_rows(
     Its metrics are failures or the integrals IVV and IMAN, the scenario's own measures and users' metrics.
     """
     shown = {"ivv", "iman", FAILED, *_select_own_measures(scenario), *user_metrics}
-    metrics = [name for name in dict.fromkeys(comparison.metric) if name in shown]
+    names = [name for name in dict.fromkeys(comparison.metric) if name in shown]
     cells: dict[tuple[str, str], list[str]] = {}
     for row in comparison.itertuples():
         difference = Estimate(row.difference, row.difference_low, row.difference_high, row.n)
         improvement = Estimate(row.improvement, row.improvement_low, row.improvement_high, row.n)
         cells[row.controller, row.metric] = [
-            difference.percent if is_share(row.metric) else str(difference),
+            "-" if row.n == 0 else difference.percent if is_share(row.metric) else str(difference),
             "-" if np.isnan(improvement.value) else improvement.percent,
         ]
     rows = [
-        [name, *(cell for metric in metrics for cell in cells[name, metric])]
-        for name in dict.fromkeys(comparison.controller)
+        [label, *(cell for name in names for cell in cells[label, name])]
+        for label in dict.fromkeys(comparison.controller)
     ]
-    headings = ((f"{_format_heading(metric)}\ndifference", "improves") for metric in metrics)
+    headings = ((f"{_format_heading(name)}\ndifference", "improves") for name in names)
     return ["", *(heading for pair in headings for heading in pair)], rows
 
 

@@ -5,7 +5,7 @@ A table has the columns `flock`, one per metric, and others that identify contro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,16 @@ from jaxtyping import Float64
 
 from equiflock._runtime.checks import InputError
 from equiflock.evaluation.curves import QUARTILES
-from equiflock.simulation.metrics import list_user_metrics
+from equiflock.simulation.metrics import METRICS, list_user_metrics
 from equiflock.statistics import (
+    Comparison,
     Estimate,
     by_training,
     compare,
     compare_shares,
     estimate,
     estimate_flock_share,
+    format_numbers,
     interquartile_mean,
     mean,
     median,
@@ -52,36 +54,42 @@ FEWEST_FLOCKS = 6
 
 def is_share(metric: str) -> bool:
     """Return whether a metric is 1 or 0 for a flock, so that its summary is the share of flocks, not a median."""
+    if metric in METRICS.parts:
+        return METRICS.parts[metric].is_share
     return metric in (DISCONNECTED, FAILED) or metric.startswith(ENDED_PREFIX)
 
 
-def read_values(flights: pd.DataFrame, metric: str) -> Float64[np.ndarray, "S B"]:
-    """Return the values of a metric, a row per training or other setting and a column per flock; (0, 0) if all are NaN.
+def read_values(flights: pd.DataFrame, metric: str, trainings: Sequence[str] = ("seed",)) -> pd.DataFrame:
+    """Return the values of a metric, a row per training and a column per flock, named by its number.
 
-    Every flock must be in as many rows as the others.
+    The columns `trainings` of the flights identify a training or other setting. Trainings of which all values are NaN
+    are left out, then flocks with NaN in one of the others.
     """
-    flights = flights[flights[metric].notna()].sort_values("flock", kind="stable")
-    B = flights.flock.nunique()
-    return np.asarray(flights[metric].to_numpy(np.float64).reshape(B, -1).T if B else np.empty((0, 0)))
+    numbers = flights.groupby(list(trainings), dropna=False, sort=False).ngroup()
+    rows = pd.DataFrame({"training": numbers, "flock": flights.flock, "value": flights[metric].astype(np.float64)})
+    table = rows.pivot(index="training", columns="flock", values="value").dropna(how="all")
+    # Without any training there is no flock, either.
+    return table.dropna(axis="columns", thresh=max(len(table), 1))
 
 
-def summarize_flights(flights: pd.DataFrame, by: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
+def summarize_flights(
+    flights: pd.DataFrame, by: Sequence[str], metrics: Sequence[str], trainings: Sequence[str] = ("seed",)
+) -> pd.DataFrame:
     """Return a row per group of rows and metric, with the columns `by`, `metric` and `SUMMARY_COLUMNS`.
 
-    Rows of a flock that have the same values in `by` count as trainings. A metric that is NaN in all rows of a group
-    has n = 0.
+    The columns `trainings` tell the trainings of a group apart. Flocks count that have a value in every training, as in
+    `read_values`; without any, n = 0.
     """
     rows = []
     for key, group in flights.groupby(list(by), dropna=False, sort=False):
         for metric in metrics:
-            row = {**dict(zip(by, key, strict=True)), "metric": metric, **_summarize_values(group, metric)}
-            rows.append(row)
+            values = read_values(group, metric, trainings).to_numpy()
+            rows.append({**dict(zip(by, key, strict=True)), "metric": metric, **_summarize_values(values, metric)})
     return pd.DataFrame(rows, columns=[*by, "metric", *SUMMARY_COLUMNS])
 
 
-def _summarize_values(flights: pd.DataFrame, metric: str) -> dict[str, Any]:
+def _summarize_values(values: Float64[np.ndarray, "S B"], metric: str) -> dict[str, Any]:
     """Return the `SUMMARY_COLUMNS` of a metric that apply to it."""
-    values = read_values(flights, metric)
     if not values.size:
         return {"n": 0, "trainings": 0}
     found = estimate_flock_share(values) if is_share(metric) else estimate(values)
@@ -119,8 +127,12 @@ def format_summary(row: Any) -> str:
     if row.trainings < 2:
         return format_estimate(row) or "-"
     ends = row.smallest_training, row.largest_training
-    low, high = (f"{end:.0%}" if is_share(row.metric) else f"{end:.3g}" for end in ends)
-    return f"{format_estimate(row)}\n[{low}, {high}]"
+    if is_share(row.metric):
+        smallest, largest = (f"{end:.0%}" for end in ends)
+        return f"{format_estimate(row)}\n[{smallest}, {largest}]"
+    value, low, high, smallest, largest = format_numbers((row.median, row.interval_low, row.interval_high, *ends))
+    interval = "" if low == value == high else f" ({low}, {high})"
+    return f"{value}{interval}\n[{smallest}, {largest}]"
 
 
 def compare_flights(flights: pd.DataFrame, directions: Mapping[str, bool | None]) -> pd.DataFrame:
@@ -128,22 +140,25 @@ def compare_flights(flights: pd.DataFrame, directions: Mapping[str, bool | None]
 
     `directions` maps metrics to whether a larger value is better; None if neither is, and then there is no improvement.
     `difference` is the median over flocks of the controller minus the first, or the difference of shares; `improvement`
-    is the probability that the controller has the better value on a flock. Each has its 95% interval.
+    is the probability that the controller has the better value on a flock. Each has its 95% interval. Flocks count that
+    have a value in every training of both controllers; without any, n = 0 and the other columns are NaN.
     """
     first, *others = dict.fromkeys(flights.controller)
     rows = []
     for name in others:
         for metric, larger_is_better in directions.items():
             one, other = (read_values(flights[flights.controller == each], metric) for each in (name, first))
-            if is_share(metric):
-                found = compare_shares(one, other)
-            else:
-                found = compare(one, other, larger_is_better=bool(larger_is_better))
-            row = {"controller": name, "compared_with": first, "metric": metric, "n": found.difference.n}
+            common = one.columns.intersection(other.columns)
+            row: dict[str, Any] = {"controller": name, "compared_with": first, "metric": metric, "n": len(common)}
+            rows.append(row)
+            if common.empty:
+                continue
+            values = one[common].to_numpy(), other[common].to_numpy()
+            compare_values: Callable[..., Comparison] = compare_shares if is_share(metric) else compare
+            found = compare_values(*values, larger_is_better=bool(larger_is_better))
             row |= _name_columns(found.difference, "difference")
             if larger_is_better is not None:
                 row |= _name_columns(found.improvement, "improvement")
-            rows.append(row)
     names = [f"{quantity}{end}" for quantity in ("difference", "improvement") for end in ("", "_low", "_high")]
     return pd.DataFrame(rows, columns=["controller", "compared_with", "metric", "n", *names])
 

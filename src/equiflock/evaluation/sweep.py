@@ -39,7 +39,7 @@ from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
 from equiflock.simulation.metrics import get_metric, list_user_metrics
 from equiflock.simulation.simulate import count_steps, simulate
 
-METRICS = {
+METRIC_TITLES = {
     "ivv": "integral of the velocity variance",
     "iman": "integral of the mean acceleration norm",
     "final_velocity_variance": "velocity variance at the end",
@@ -50,6 +50,8 @@ AXES = {"agents": "agents", "comm_radius": "communication radius", "hops": "hops
 """Axes of every sweep; environment options with several values are further axes."""
 LABEL_COLUMNS = ("controller", "seed", "flock", "remark")
 """Columns of a sweep's table that are neither axes nor metrics."""
+AXIS_DIGITS = 12
+"""Digits of values of axes: enough to tell them apart."""
 MISSING_COLOUR = "#d9d9d9"
 MAX_COLUMNS, MAX_PANELS = 4, 24
 """Panels of a figure in a row, and in all."""
@@ -130,7 +132,7 @@ class SweepJob:
         try:
             start = RandomDisk(self.flocks, self.agents, split="test", **options).draw()
         except InputError as error:
-            missing = dict.fromkeys((*METRICS, *self.metrics), np.nan)
+            missing = dict.fromkeys((*METRIC_TITLES, *self.metrics), np.nan)
             return pd.DataFrame([{"flock": 0, **missing, "remark": str(error).split(":")[0]}])
         controller = self.make_controller()
         recorded = {name: get_metric(name) for name in ("velocity_variance", "mean_acceleration_norm", *self.metrics)}
@@ -196,7 +198,7 @@ def build_sweep_jobs(
     """
     grid = product(sorted(agents, reverse=True), controllers, radii, hops, environments)
     varied = {name for axes, _ in environments for name in axes}
-    user_metrics = check_user_metrics({*LABEL_COLUMNS, *METRICS, *AXES, *varied})
+    user_metrics = check_user_metrics({*LABEL_COLUMNS, *METRIC_TITLES, *AXES, *varied})
 
     # Read each weights file once; networks that the jobs train have no file.
     @cache
@@ -225,7 +227,7 @@ def build_sweep_jobs(
 
 def list_metrics() -> dict[str, str]:
     """Return the titles of a sweep's metrics by name, with those of users."""
-    return METRICS | {metric.name: f"{metric.label}, {metric.over_time}" for metric in list_user_metrics()}
+    return METRIC_TITLES | {metric.name: f"{metric.label}, {metric.over_time}" for metric in list_user_metrics()}
 
 
 def list_axes(table: pd.DataFrame) -> list[str]:
@@ -235,16 +237,17 @@ def list_axes(table: pd.DataFrame) -> list[str]:
 
 
 def summarize_sweep(
-    table: pd.DataFrame, axes: Sequence[str] | None = None, metrics: Sequence[str] | None = None
+    table: pd.DataFrame, axes: Sequence[str] | None = None, names: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """Return a row per point of `axes` (default: all) and metric (default: all), as `summarize_flights`.
+    """Return a row per point of `axes` (default: all) and metric in `names` (default: all), as `summarize_flights`.
 
     Seeds and the values of the remaining axes count as trainings.
     """
     by = ["controller", *(list_axes(table) if axes is None else axes)]
-    names = [name for name in list_metrics() if name in table] if metrics is None else metrics
+    names = [name for name in list_metrics() if name in table] if names is None else names
+    trainings = ["seed", *(axis for axis in list_axes(table) if axis not in by)]
     # Controllers that are not trained here have NaN hops, which are sorted last.
-    return summarize_flights(table.sort_values(by, kind="stable"), by, names)
+    return summarize_flights(table.sort_values(by, kind="stable"), by, names, trainings)
 
 
 def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -> Path:
@@ -350,4 +353,4 @@ def _format_axis_value(axis: str, value: Any) -> str:
         return value
     if value is None or np.isnan(value):
         return "as built" if axis == "hops" else "none"
-    return f"{value:g}"
+    return f"{value:.{AXIS_DIGITS}g}"

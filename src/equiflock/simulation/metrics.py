@@ -48,6 +48,8 @@ class Metric:
     """Title of its row in tables."""
     over_time: OverTime = "end"
     larger_is_better: bool = False
+    is_share: bool = False
+    """Whether it is 1 or 0 for a flock, so that tables show the share of flocks instead of a median."""
 
     @property
     def is_bundled(self) -> bool:
@@ -55,13 +57,17 @@ class Metric:
         return getattr(self.function, "__module__", "").startswith("equiflock.")
 
     def __call__(self, moment: Moment) -> Float64[np.ndarray, " B"]:
-        """Return one number per flock; raise InputError if the function returns anything else, or NaN."""
+        """Return one number per flock; raise InputError for anything else, NaN, or a share not from 0 to 1."""
         returned, B = self.function(moment), len(moment.flock)
         values = np.asarray(returned)
         if values.shape != (B,) or values.dtype.kind not in "biuf" or np.isnan(values).any():
             raise InputError(
                 f"the metric {self.name!r} must return an array of {B} numbers, one per flock; got "
                 f"{shorten_repr(returned)}"
+            )
+        if self.is_share and ((values < 0) | (values > 1)).any():
+            raise InputError(
+                f"the metric {self.name!r} is a share: it must be from 0 to 1; got {shorten_repr(returned)}"
             )
         return values.astype(np.float64)
 
@@ -83,29 +89,41 @@ METRICS: Registry[Metric] = Registry("metric")
 
 
 def metric(
-    name: str, *, label: str | None = None, over_time: OverTime = "end", larger_is_better: bool = False
+    name: str,
+    *,
+    label: str | None = None,
+    over_time: OverTime = "end",
+    larger_is_better: bool = False,
+    is_share: bool = False,
 ) -> Callable[[MetricFunction], MetricFunction]:
     """Register a metric for `simulate(record=["name"])`, `measures` of scenarios and the command line.
 
-        @ef.metric("polarization", larger_is_better=True)
+        @ef.metric("polarization", over_time="mean", larger_is_better=True)
         def polarization(moment):
-            headings = moment.flock.velocities / np.linalg.norm(moment.flock.velocities, axis=-1, keepdims=True)
-            return np.linalg.norm(headings.mean(axis=1), axis=-1)
+            velocities = moment.flock.velocities  # (B, N, D)
+            works = moment.flock.working[..., None]  # without obstacle agents and failed ones
+            speeds = np.linalg.norm(velocities, axis=-1, keepdims=True)
+            headings = velocities / np.maximum(speeds, 1e-12) * works
+            return np.linalg.norm(headings.sum(axis=1) / np.maximum(works.sum(axis=1), 1), axis=-1)  # (B,)
 
     The function takes a `Moment` and returns an array (B,), one number per flock; it is returned unchanged. Commands
     with this `--plugin` show the metric of whole flights, for which `over_time` takes the values at all moments
-    together. Raise InputError if the name is taken or is not made of letters, digits, _ and -.
+    together. Raise InputError if the name is taken or is not made of letters, digits, _ and -, or for the integral of a
+    share.
 
     Args:
         name: its name, and its column in tables.
         label: title of its row in tables; default: the first line of the docstring, or the name.
         over_time: "end" for the last value, "mean", "integral" for dt times the sum, "smallest" or "largest".
         larger_is_better: whether comparisons count a larger value as an improvement.
+        is_share: whether it is 1 or 0 for a flock, so that tables show the share of flocks instead of a median.
     """
     METRICS.check_new_name(name)
     if not re.fullmatch(r"[A-Za-z][\w-]*", name):
         raise InputError(f"the name of a metric must be made of letters, digits, _ and -; got {shorten_repr(name)}")
     check_choice("over_time", over_time, get_args(OverTime))
+    if is_share and over_time == "integral":
+        raise InputError("over_time of a share must not be 'integral', which is not from 0 to 1: use 'mean'")
 
     def declare(function: MetricFunction) -> MetricFunction:
         """Register the function and return it; raise InputError if it is none."""
@@ -113,7 +131,7 @@ def metric(
             raise InputError(f"the metric {name!r} must be a function of a Moment; got {shorten_repr(function)}")
         docstring = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         title = label or docstring or name.replace("_", " ")
-        METRICS.parts[name] = Metric(name, function, title, over_time, larger_is_better)
+        METRICS.parts[name] = Metric(name, function, title, over_time, larger_is_better, is_share)
         return function
 
     return declare
