@@ -107,12 +107,30 @@ def test_a_saved_flight_that_was_replaced_by_another_is_refused(tmp_path: Path) 
     assert [len(run.times) for run in load_trajectories(folder)] == [3, 3]
     first, second = sorted(folder.glob("*.zarr"))
     shutil.rmtree(second)
-    assert len(load_trajectories(folder)) == 1
     shutil.copytree(first, second)
     with pytest.raises(InputError, match=r"2-reynolds\.zarr is not the flight that was saved there"):
         load_trajectories(folder)
     (folder / "checksums.json").unlink()  # such as in folders of version 0.2
     assert len(load_trajectories(folder)) == 2
+
+
+def test_a_saved_flight_that_was_removed_renamed_or_added_is_named(tmp_path: Path) -> None:
+    start = ef.random_disk(1, 5)
+    runs = [ef.simulate(start, ef.load(name), duration=0.02) for name in ("tanner", "reynolds")]
+    folder = save_flights(runs, tmp_path, 1.0, lambda *_: None)
+    second = folder / "2-reynolds.zarr"
+    expected = r"the flights that were saved there, 1-tanner\.zarr, 2-reynolds\.zarr; got "
+    shutil.copytree(second, folder / "3-more.zarr")
+    with pytest.raises(InputError, match=expected + r"1-tanner\.zarr, 2-reynolds\.zarr, 3-more\.zarr: restore them"):
+        load_trajectories(folder)
+    shutil.rmtree(second)
+    with pytest.raises(InputError, match=expected + r"1-tanner\.zarr, 3-more\.zarr: restore them"):
+        load_trajectories(folder)
+    shutil.rmtree(folder / "3-more.zarr")
+    with pytest.raises(InputError, match=expected + r"1-tanner\.zarr: restore them, or remove .*checksums\.json"):
+        load_trajectories(folder)
+    (folder / "checksums.json").unlink()
+    assert len(load_trajectories(folder)) == 1
 
 
 def test_a_failed_save_is_reported(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ class DeploymentResult:
     table: list[list[str]]
     parity: Parity
     drift: Drift | None
-    """None if a robot was late, sent garbage, or was lost for another reason than `failures`."""
+    """None if a robot was late, sent garbage, or failed for another reason than `failures`."""
     log: FlightLog
     host: SwarmHost
     reports: dict[int, RobotReport]
@@ -178,12 +178,14 @@ def deploy(
         with RobotProcesses(settings, deployment.port, deployment.effective_timeout) as processes:
             swarm = Swarm(host, processes, parity, faults, keep_record)
             swarm.fly(deployment.steps, deployment.rate, on_step)
+    is_strict = deployment.rate is None and not deployment.stall
+    failed_agents = find_failed_agents(processes, swarm.log, 0.0 if is_strict else TOLERATED_SHARE)
+    if failed_agents:
+        parity.stop_reason = parity.stop_reason or f"at the end, when agent {min(failed_agents)} failed"
     # An independent simulation has no unexpected faults, so it is not comparable with a flight that had some.
     comparable = parity.stop_reason is None and not faults.garbage
     drift = compute_drift(host, controller, **deployment.flight_options) if comparable else None
     table = build_result_table(host, processes, swarm.log, parity, drift)
-    is_strict = deployment.rate is None and not deployment.stall
-    failed_agents = find_failed_agents(processes, swarm.log, 0.0 if is_strict else TOLERATED_SHARE)
     return DeploymentResult(table, parity, drift, swarm.log, host, processes.reports, failed_agents)
 
 
