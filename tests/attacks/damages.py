@@ -25,6 +25,7 @@ import pytest
 import equiflock as ef
 from equiflock import cli
 from equiflock._runtime.checks import InputError
+from equiflock._runtime.files import remove_path
 from equiflock.controllers.networks.weights import collect_tensors
 from equiflock.controllers.trained import bundled_weights_path
 from equiflock.learning.fast_forward import FastForward, FastForwardData
@@ -73,7 +74,9 @@ class Sweep(Target):
 
     def use(self, folder: Path, on_notice: Callable[[str], object], seed: int = 0) -> Any:
         arguments = "--controller", "tanner,reynolds,etdagnn", "--agents", "8,10", "--seeds", str(seed)
-        return run_command(folder, on_notice, "sweep", *arguments, *SMALL_FLIGHTS, results=("run/sweep.csv",))
+        return run_command(
+            folder, on_notice, "sweep", *arguments, *SMALL_FLIGHTS, results=("run/sweep.csv", "run/summary.csv")
+        )
 
 
 class Evaluation(Target):
@@ -87,7 +90,8 @@ class Evaluation(Target):
 
     def use(self, folder: Path, on_notice: Callable[[str], object]) -> Any:
         arguments = "mine.safetensors", "--agents", "20", *SMALL_FLIGHTS
-        return run_command(folder, on_notice, "evaluate", *arguments, results=("run/flocking.csv",))
+        tables = [f"run/{name}.csv" for name in ("flocking", "flights", "summary", "comparison")]
+        return run_command(folder, on_notice, "evaluate", *arguments, results=tuple(tables))
 
 
 class FinishedTraining(Target):
@@ -247,8 +251,7 @@ class Run:
                 if path.is_file() and path.stat().st_size:
                     action(path, rng)
             elif action == "remove":
-                if path.is_file():
-                    path.unlink()
+                remove_path(path)
             elif action == "all":
                 name = "copy everything but the config of another run, such as"
                 for each in self.parts:

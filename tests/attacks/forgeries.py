@@ -192,8 +192,8 @@ def send_garbage(attacker: Attacker) -> None:
 
 FORGERIES: tuple[Callable[[Attacker], None], ...] = (
     forge_commands,
-    forge_measurements,
     forge_control,
+    forge_measurements,
     replay_frames,
     send_as_others,
     send_garbage,
@@ -219,9 +219,10 @@ def find_fault(outcome: Outcome, undisturbed: Outcome) -> str:
     """Return the fault of a flight under attack, or an empty string."""
     if "Traceback" in outcome.error:
         return "traceback"
-    if outcome.code == 0 and (outcome.lost or not outcome.rejected):
-        return "silent"
-    return "" if outcome.trajectory == undisturbed.trajectory else "obeyed"
+    # A forged report, for example, makes an agent fail without a change of the trajectory.
+    if outcome.code != undisturbed.code or outcome.trajectory != undisturbed.trajectory:
+        return "obeyed"
+    return "silent" if outcome.lost or not outcome.rejected else ""
 
 
 def fly(forge: Callable[[Attacker], None] | None, rng: random.Random) -> Outcome:

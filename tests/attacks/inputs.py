@@ -337,7 +337,7 @@ def try_radius_arguments(rng: random.Random) -> Trial:
             f"ef.observe(flock, ef.paper_senses(), comm_radius={R})",
             f"next(ef.flight(flock, ef.load('etdagnn'), comm_radius={R})).observations",
             f"ef.simulate(flock, ef.load('tanner'), duration=0.05, comm_radius={R}).positions",
-            f"ef.UntilDisconnected({R})(0.0, flock, np.ones(2, bool))",
+            f"ef.UntilDisconnected({R})(np.zeros(len(flock)), flock, np.ones(2, bool))",
             f"next(ef.flight(flock, ef.load('etdagnn', comm_radius={R}))).observations",
             f"ef.random_disk(2, 10, comm_radius={R}, min_separation=0.0).positions",
         )

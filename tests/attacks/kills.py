@@ -126,7 +126,7 @@ def run_to_the_end(target: Target, folder: Path) -> str:
 def kill(target: Target, folder: Path, delay: float) -> tuple[list[str], str]:
     """Start or resume a command and kill it after `delay` seconds.
 
-    Return the names of its processes that are alive two seconds later, which are killed then, and what was printed.
+    Return the names of its processes that are alive ORPHAN_TIMEOUT later, which are killed then, and what was printed.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
         process, output, marker = start(target, folder, cache if target.compile_time else None)

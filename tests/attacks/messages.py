@@ -199,6 +199,7 @@ def make_bomb(rng: random.Random) -> dict[str, Any]:
         {"agents": 10_000, "controller": rng.choice(("tanner-fixed", "etdagnn", "tdagnn-tf")), "options": dense},
         {"agents": 10_000, "options": dense, "environment": {"noise": 0.1, "delay": rng.choice((0, 10))}},
         {"scenario": "corridor", "options": {"disks": 10_000, "sides": rng.choice((3, 100, 10_000))}},
+        {"scenario": "corridor", "agents": 10, "options": {"disks": 9999, "sides": 10_000, "min_separation": tiny}},
         {"scenario": "corridor", "agents": 10_000, "options": {"disks": 10_000, "leaders": 10_000}},
         {"scenario": "obstacles", "options": {"sides": 10_000, "min_separation": tiny}},
     ]
@@ -332,7 +333,8 @@ def _add_field(rng: random.Random) -> str:
 
 def _misname(rng: random.Random) -> str:
     """Return a request with a name that does not exist, which may be long."""
-    name = rng.choice(("nosuch", "", "\0", "../../passwd", "tanner" * 100, "x" * 900, "tanner:clamp=", "a=b:" * 100))
+    names = "nosuch", "", "\0", "../../passwd", "tanner" * 100, "x" * 900, "tanner:clamp=", "a=b:" * 100
+    name = rng.choice((*names, "flocking:agents=100000000"))  # fields of the setting are bounded, those in a name not
     field = rng.choice(("command", "scenario", "controller", "compare", "option", "law option"))
     setting: dict[str, Any] = {"agents": 10}
     if field == "command":

@@ -47,7 +47,7 @@ class Leaving:
         return self.disk.draw(stop)
 
     def {ending}(self):
-        def away(time, flock, flying):
+        def away(times, flock, flying):
             far = np.linalg.norm(flock.positions.mean(axis=1), axis=-1) > self.distance
             return np.where(far, AWAY, ef.Outcome.FLYING)
 

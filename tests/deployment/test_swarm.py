@@ -109,7 +109,7 @@ def test_an_agent_that_is_stopped_has_failed_although_its_process_is_alive() -> 
         if step == 10:
             children()[0].resume()
 
-    found = flown(agents=3, steps=10, answer_timeout=0.2, on_step=stop)
+    found = flown(agents=3, steps=10, answer_timeout=3.0, on_step=stop)
     assert len(found.failed_agents) == 1
     assert "missed 5 of 10 steps" in str(found.failed_agents)
     assert value(found, "parity").startswith("incomplete")
@@ -122,6 +122,11 @@ def test_an_agent_that_is_lost_after_the_last_step_has_failed() -> None:
 
     found = flown(agents=3, steps=5, on_step=kill)
     assert list(found.failed_agents.values()) == ["lost at the end, SIGKILL"]
+    (number,) = found.failed_agents
+    assert value(found, "lost agents") == f"{number} (at the end, SIGKILL)"
+    assert value(found, "parity").startswith("incomplete: 15 of 15")
+    assert value(found, "parity").endswith(f"; not compared at the end, when agent {number} failed")
+    assert not found.parity.is_within_tolerance and found.drift is None
 
 
 def test_the_others_fly_on_while_one_stalls_and_it_restarts_when_it_is_back() -> None:

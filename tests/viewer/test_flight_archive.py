@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
 import re
 import shutil
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from pathlib import Path
 
@@ -23,10 +21,7 @@ from equiflock.simulation.trajectory import Trajectory, load_trajectories
 from equiflock.viewer.flight_archive import (
     FILM_NAME,
     MAX_PENDING_SAVES,
-    MIN_AGE_SECONDS,
     FlightArchive,
-    make_scratch_dir,
-    remove_stale_scratch_dirs,
     save_flights,
 )
 from equiflock.viewer.setting import Setting
@@ -107,12 +102,30 @@ def test_a_saved_flight_that_was_replaced_by_another_is_refused(tmp_path: Path) 
     assert [len(run.times) for run in load_trajectories(folder)] == [3, 3]
     first, second = sorted(folder.glob("*.zarr"))
     shutil.rmtree(second)
-    assert len(load_trajectories(folder)) == 1
     shutil.copytree(first, second)
     with pytest.raises(InputError, match=r"2-reynolds\.zarr is not the flight that was saved there"):
         load_trajectories(folder)
     (folder / "checksums.json").unlink()  # such as in folders of version 0.2
     assert len(load_trajectories(folder)) == 2
+
+
+def test_a_saved_flight_that_was_removed_renamed_or_added_is_named(tmp_path: Path) -> None:
+    start = ef.random_disk(1, 5)
+    runs = [ef.simulate(start, ef.load(name), duration=0.02) for name in ("tanner", "reynolds")]
+    folder = save_flights(runs, tmp_path, 1.0, lambda *_: None)
+    second = folder / "2-reynolds.zarr"
+    expected = r"the flights that were saved there, 1-tanner\.zarr, 2-reynolds\.zarr; got "
+    shutil.copytree(second, folder / "3-more.zarr")
+    with pytest.raises(InputError, match=expected + r"1-tanner\.zarr, 2-reynolds\.zarr, 3-more\.zarr: restore them"):
+        load_trajectories(folder)
+    shutil.rmtree(second)
+    with pytest.raises(InputError, match=expected + r"1-tanner\.zarr, 3-more\.zarr: restore them"):
+        load_trajectories(folder)
+    shutil.rmtree(folder / "3-more.zarr")
+    with pytest.raises(InputError, match=expected + r"1-tanner\.zarr: restore them, or remove .*checksums\.json"):
+        load_trajectories(folder)
+    (folder / "checksums.json").unlink()
+    assert len(load_trajectories(folder)) == 1
 
 
 def test_a_failed_save_is_reported(tmp_path: Path) -> None:
@@ -198,47 +211,25 @@ def test_a_forced_exit_cancels_saving_and_leaves_no_files(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_scratch_directory_is_removed_also_after_an_error(tmp_path: Path) -> None:
-    out = tmp_path / "not" / "there"
-    with make_scratch_dir(out) as folder:
-        (folder / "part").write_text("half")
-        assert [path.name for path in out.iterdir()] == [folder.name]
-    assert list(out.iterdir()) == []
-    with pytest.raises(ZeroDivisionError), make_scratch_dir(out) as folder:
-        (folder / "part").write_text("half")
-        raise ZeroDivisionError
-    assert list(out.iterdir()) == []
-
-
-def age(folder: Path) -> None:
-    then = time.time() - 2 * MIN_AGE_SECONDS
-    os.utime(folder, (then, then))
-
-
 @pytest.mark.slow
 def test_scratch_directories_of_killed_processes_are_removed_by_the_next_server(tmp_path: Path) -> None:
     script = """
 import os, pathlib, sys
-from equiflock.viewer.flight_archive import make_scratch_dir
-with make_scratch_dir(pathlib.Path(sys.argv[1])) as folder:
-    (folder / "part").write_text("half")
-    os.kill(os.getpid(), 9)
+import equiflock as ef
+from equiflock.viewer.flight_archive import save_flights
+run = ef.simulate(ef.random_disk(1, 5), ef.load("tanner"), duration=0.02)
+save_flights([run], pathlib.Path(sys.argv[1]), 1.0, lambda *_: os.kill(os.getpid(), 9))
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path)])
-    (left,) = tmp_path.iterdir()
-    FlightArchive(tmp_path)
-    assert left.exists()  # too young: a process may be about to lock it
-    age(left)
+    assert [path.name[:8] for path in tmp_path.iterdir()] == [".saving-"]
     FlightArchive(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_locked_scratch_directories_and_saved_flights_are_kept(tmp_path: Path) -> None:
+def test_unfinished_saves_of_other_servers_and_saved_flights_are_kept(tmp_path: Path) -> None:
     saved = tmp_path / "2026-01-02-030405-etdagnn"
     saved.mkdir()
-    age(saved)
-    with make_scratch_dir(tmp_path) as folder:
-        age(folder)
-        remove_stale_scratch_dirs(tmp_path)
-        assert folder.exists()
-    assert [path.name for path in tmp_path.iterdir()] == [saved.name]
+    run = ef.simulate(ef.random_disk(1, 5), ef.load("tanner"), duration=0.02)
+    folder = save_flights([run], tmp_path, 1.0, lambda *_: FlightArchive(tmp_path))
+    assert (folder / FILM_NAME).exists()
+    assert {path.name for path in tmp_path.iterdir()} == {saved.name, folder.name}

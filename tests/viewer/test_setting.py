@@ -198,13 +198,52 @@ def test_a_failed_search_suggests_options_of_the_page() -> None:
 @pytest.mark.parametrize("spacing", [1e-3, 1e-6, 1e-9])
 def test_rims_of_too_many_agents_are_refused(spacing: float) -> None:
     disk = DiskObstacle(x=50.0, y=50.0, radius=5.0)
-    setting = Setting(agents=10, disks=(disk,), options={"min_separation": spacing})
     with pytest.raises(InputError, match=r"at most 20,000 agents|at most 1,000,000 agents"):
-        setting.draw()
+        disk.make_rim(spacing)
+    with pytest.raises(ValidationError, match=r"at most 20,000 agents|at most 1,000,000 agents"):
+        Setting(agents=10, disks=(disk,), options={"min_separation": spacing})
 
 
-def test_corridors_of_too_many_disks_are_refused() -> None:
-    options = {"disks": 501, "sides": 3, "leaders": 1, "min_separation": 1e-5}
-    setting = Setting(scenario="corridor", agents=30, options=options)
+def test_rims_are_counted_together_with_all_other_agents() -> None:
+    disk = DiskObstacle(x=50.0, y=50.0, radius=5.0)  # 314 agents
+    setting = Setting(scenario="obstacles", agents=9_000, options={"sides": 10_000}, disks=(disk,) * 3)
+    assert setting.count_disk_agents() == 3 * len(disk.make_rim(setting.rim_spacing)) == 942
+    with pytest.raises(
+        ValidationError, match="at most 20,000 agents are allowed, including obstacle agents; got 20,256"
+    ):
+        Setting(scenario="obstacles", agents=9_000, options={"sides": 10_000}, disks=(disk,) * 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"disks": 501, "sides": 3}, "at most 500 obstacles are allowed; got 501"),
+        ({"disks": 9999, "sides": 10_000}, "at most 500 obstacles are allowed; got 9,999"),
+        (
+            {"disks": 500, "sides": 10_000},
+            "at most 20,000 agents are allowed, including obstacle agents; got 5,000,010",
+        ),
+    ],
+)
+def test_corridors_of_too_many_disks_are_refused_before_they_are_drawn(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Setting(scenario="corridor", agents=10, options={"min_separation": 1e-9, **options})
+
+
+def test_obstacles_that_a_plugins_scenario_does_not_state_are_counted_after_the_draw(own_registry: None) -> None:
+    @scenario("posts")
+    @dataclass(frozen=True)
+    class Posts:
+        def draw(self, stop: object = None) -> ef.Flock:
+            numbers = np.arange(-1, 501)[None]
+            roles = np.where(numbers < 0, ef.Role.FOLLOWER, ef.Role.OBSTACLE)
+            positions = np.stack([numbers, 0.0 * numbers], axis=-1).astype(float)
+            return ef.Flock(positions, np.zeros_like(positions), roles, numbers)
+
     with pytest.raises(InputError, match="at most 500 obstacles are allowed; got 501"):
-        setting.draw()
+        Setting(scenario="posts").draw()
+
+
+def test_options_after_the_name_of_a_scenario_are_refused_as_they_would_not_be_bounded() -> None:
+    with pytest.raises(ValidationError, match="scenario must be one of"):
+        Setting(scenario="flocking:agents=1000000")

@@ -9,15 +9,17 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
+from equiflock._runtime.scratch_directory import make_scratch_directory
 from equiflock.controllers import load
 from equiflock.deployment.export import export
 from equiflock.deployment.export.program import check_local, read_program
@@ -25,7 +27,6 @@ from equiflock.deployment.exported_agents import AgentKind, compile_header
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, RobotReport
 from equiflock.deployment.package_agent import compile_kernels
 from equiflock.deployment.robot_processes import RobotProcesses
-from equiflock.deployment.scratch_directory import make_scratch_directory
 from equiflock.deployment.swarm_host import MessageDelivery, SwarmHost, list_followers
 from equiflock.deployment.swarm_results import (
     TOLERATED_SHARE,
@@ -52,6 +53,7 @@ STALL_SECONDS = 0.5
 """Seconds for which a stalled process is stopped."""
 ANSWER_TIMEOUT, STALL_ANSWER_TIMEOUT = 10.0, 0.1
 """Seconds to wait for a robot in lockstep: by default, and with stalled robots, so that the others fly on."""
+SCRATCH_PREFIX = "equiflock-swarm-"
 MAX_AGENTS = 500
 """Largest number of processes: each takes tens of megabytes and a share of the cores."""
 
@@ -139,7 +141,7 @@ class DeploymentResult:
     table: list[list[str]]
     parity: Parity
     drift: Drift | None
-    """None if a robot was late, sent garbage, or was lost for another reason than `failures`."""
+    """None if a robot was late, sent garbage, or failed for another reason than `failures`."""
     log: FlightLog
     host: SwarmHost
     reports: dict[int, RobotReport]
@@ -166,7 +168,7 @@ def deploy(
     check_local(controller)
     faults = deployment.assign_faults(robots)
     host = SwarmHost(start, controller, **deployment.flight_options)
-    with exit_on_sigterm(), make_scratch_directory() as folder:
+    with exit_on_sigterm(), make_swarm_directory() as folder:
         settings = build_robot_settings(name, controller, start, deployment, folder)
         # Agents of kind "package" may have controllers without a program.
         is_exported = deployment.agent != "package"
@@ -178,12 +180,14 @@ def deploy(
         with RobotProcesses(settings, deployment.port, deployment.effective_timeout) as processes:
             swarm = Swarm(host, processes, parity, faults, keep_record)
             swarm.fly(deployment.steps, deployment.rate, on_step)
+    is_strict = deployment.rate is None and not deployment.stall
+    failed_agents = find_failed_agents(processes, swarm.log, 0.0 if is_strict else TOLERATED_SHARE)
+    if failed_agents:
+        parity.stop_reason = parity.stop_reason or f"at the end, when agent {min(failed_agents)} failed"
     # An independent simulation has no unexpected faults, so it is not comparable with a flight that had some.
     comparable = parity.stop_reason is None and not faults.garbage
     drift = compute_drift(host, controller, **deployment.flight_options) if comparable else None
     table = build_result_table(host, processes, swarm.log, parity, drift)
-    is_strict = deployment.rate is None and not deployment.stall
-    failed_agents = find_failed_agents(processes, swarm.log, 0.0 if is_strict else TOLERATED_SHARE)
     return DeploymentResult(table, parity, drift, swarm.log, host, processes.reports, failed_agents)
 
 
@@ -225,6 +229,11 @@ def build_robot_settings(
         }
         for number, agent in agents.items()
     }
+
+
+def make_swarm_directory() -> AbstractContextManager[Path]:
+    """Return a context with a private temporary directory; those of killed hosts are removed first."""
+    return make_scratch_directory(Path(tempfile.gettempdir()), SCRATCH_PREFIX)
 
 
 @contextmanager

@@ -20,8 +20,13 @@ from equiflock.controllers.registry import parse_controller_name
 from equiflock.deployment.audit import OWN_MEASUREMENT, Audit, ChangeEffect, ReceivedItem
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, unpack_floats, unpack_frame, unpack_messages
 from equiflock.deployment.robot_processes import RobotProcesses
-from equiflock.deployment.scratch_directory import make_scratch_directory
-from equiflock.deployment.swarm import Deployment, DeploymentResult, build_robot_settings, exit_on_sigterm
+from equiflock.deployment.swarm import (
+    Deployment,
+    DeploymentResult,
+    build_robot_settings,
+    exit_on_sigterm,
+    make_swarm_directory,
+)
 from equiflock.deployment.swarm_host import SwarmHost
 from equiflock.deployment.swarm_results import Exchange
 from equiflock.flock import Flock
@@ -67,7 +72,7 @@ def _replay_half(
     environment = replace(deployment.environment, failures=NO_FAILURES)
     plain = replace(deployment, environment=environment, stall=0, garbage=0, answer_timeout=None)
     host = SwarmHost(changed_start, load(replacement), **plain.flight_options)
-    with exit_on_sigterm(), make_scratch_directory() as folder, make_scratch_directory() as replacement_folder:
+    with exit_on_sigterm(), make_swarm_directory() as folder, make_swarm_directory() as replacement_folder:
         settings = build_robot_settings(replacement, load(replacement), changed_start, plain, replacement_folder)
         original = build_robot_settings(name, load(name), start, deployment, folder)
         settings |= {number: original[number] for number in half}

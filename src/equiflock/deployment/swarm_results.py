@@ -95,7 +95,7 @@ class Parity:
 
     @property
     def verdict(self) -> Literal["yes", "no", "incomplete"]:
-        """Whether all accelerations are within the tolerance; "incomplete" if some were not compared."""
+        """Whether all accelerations are within the tolerance; "incomplete" if some were not, or an agent failed."""
         if self.different_count:
             return "no"
         return "yes" if self.compared_count and self.stop_reason is None else "incomplete"
@@ -182,6 +182,9 @@ def build_result_table(
     rejected = processes.count_rejected_frames()
     rejections = _join(f"{reason}: {count:,}" for reason, count in sorted(rejected.items()))
     unparsed = sorted(processes.unparsed_reports)
+    # Processes may also end after the last step.
+    lost = {n: f"at the end, {reason}" for n, reason in processes.lost_robots.items()}
+    lost |= {n: f"step {step}, {reason}" for n, (step, reason) in log.lost_robots.items()}
     return [
         ["parity", parity.summary],
         ["drift", "not compared" if drift is None else str(drift)],
@@ -195,7 +198,7 @@ def build_result_table(
         ["missed steps", f"{log.missed_steps.total():,} ({missed})" if log.missed_steps else "none"],
         ["stalled", _join(f"{n} ({stall})" for n, stall in sorted(log.stalled_robots.items()))],
         ["steps begun late by the host", str(log.late_steps or "none")],
-        ["lost agents", _join(f"{n} (step {s}, {reason})" for n, (s, reason) in sorted(log.lost_robots.items()))],
+        ["lost agents", _join(f"{n} ({description})" for n, description in sorted(lost.items()))],
         ["dropped messages", f"{dropped.total():,} ({reasons})" if dropped.total() else "none"],
         ["rejected frames", f"{rejected.total():,} ({rejections})" if rejected else "none"],
         ["invalid reports", f"{len(unparsed)} (agents {_join(map(str, unparsed))})" if unparsed else "none"],

@@ -57,6 +57,11 @@ class Corridor:
         """Radius of the disks, R_min / (2 sin(pi / s)) for s sides."""
         return polygon_radius(self.sides, self.disk.min_separation)
 
+    @property
+    def obstacle_sizes(self) -> tuple[int, ...]:
+        """Number of agents of each disk."""
+        return (self.sides,) * self.disks
+
     def ending(self) -> UntilPassed:
         """Return a new ending: the flock is disconnected, has collided, has hit a disk, or has passed all disks."""
         return UntilPassed(None, self.disk.min_separation)

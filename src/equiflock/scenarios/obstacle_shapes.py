@@ -35,14 +35,22 @@ def ring(
     if (sides is None) == (spacing is None):
         raise InputError(f"a ring takes either sides or spacing; got sides = {sides}, spacing = {spacing}")
     if sides is None:
-        # A side of length l spans the angle 2 asin(l / 2r) at the centre.
-        half = math.asin(min(check_positive("spacing", spacing or 0.0) / (2.0 * radius), 1.0))
-        exact_sides = math.pi / half if half > 0.0 else math.inf
-        check_obstacle_size(exact_sides)
-        sides = max(round(exact_sides), 3)
+        sides = count_sides(radius, spacing or 0.0)
     check_obstacle_size(check_count("sides", sides, least=3))
     angles = first + 2.0 * math.pi * np.arange(sides) / sides
     return np.asarray(centre) + radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def count_sides(radius: float, spacing: float) -> int:
+    """Return the number of sides, at least 3, of a ring whose sides are about `spacing` long.
+
+    Raise InputError if there are more than MAX_OBSTACLE_AGENTS.
+    """
+    # A side of length l spans the angle 2 asin(l / 2r) at the centre.
+    half = math.asin(min(check_positive("spacing", spacing) / (2.0 * check_positive("radius", radius)), 1.0))
+    exact_sides = math.pi / half if half > 0.0 else math.inf
+    check_obstacle_size(exact_sides)
+    return max(round(exact_sides), 3)
 
 
 def check_obstacle_size(agents: float) -> None:

@@ -71,6 +71,11 @@ class ObstacleCourse:
         """Radius of the obstacle, R_min / (2 sin(pi / s)) for s sides."""
         return polygon_radius(self.sides, self.disk.min_separation)
 
+    @property
+    def obstacle_sizes(self) -> tuple[int, ...]:
+        """Number of agents of the obstacle."""
+        return (self.sides,)
+
     def ending(self) -> UntilPassed:
         """Return a new ending: the flock is disconnected, has collided, has hit the obstacle, or has passed it."""
         min_separation = self.disk.min_separation

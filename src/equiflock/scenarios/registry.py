@@ -54,6 +54,9 @@ class Scenario(Protocol):
     shared_options: tuple[str, ...] = ()
     """Options that must equal those of a controller that also has them: see `describe_disagreement`."""
 
+    obstacle_sizes: Sequence[int] = ()
+    """Number of agents of each obstacle of a flock, if known before it is drawn; live flights limit them."""
+
     def draw(self, stop: Stop | None = None) -> Flock:
         """Return the flocks at t = 0; `stop` cancels a long search."""
 

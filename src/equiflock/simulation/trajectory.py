@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int8, Int64
 from numpy.typing import NDArray
 
-from equiflock._runtime.checks import InputError, check_positive, shorten_repr
+from equiflock._runtime.checks import InputError, check_positive, format_names, shorten_repr
 from equiflock._runtime.checksums import compute_checksum, matches_checksum, read_json, write_json
 from equiflock._runtime.files import atomic_write, check_absent, delay_sigint
 from equiflock._runtime.memory import ReadOnlyDict
@@ -201,15 +201,21 @@ class Trajectory:
 def load_trajectories(path: str | os.PathLike[str]) -> list[Trajectory]:
     """Load all *.zarr in a folder in the order of their names or, if there are none, the trajectory at the path.
 
-    Raise InputError if one is damaged, or not the one that `write_checksums` saw in the folder.
+    Raise InputError if one is damaged, or if they are not those that `write_checksums` saw in the folder.
     """
     source = Path(path)
     stores = sorted(source.glob("*.zarr"))
     record = source / CHECKSUMS_FILE
     checksums = read_json(record) if stores and record.is_file() else {}
+    names = {store.name for store in stores}
+    if checksums and set(checksums) != names:
+        raise InputError(
+            f"{source} must have the flights that were saved there, {format_names(sorted(checksums))}; got "
+            f"{format_names(sorted(names))}: restore them, or remove {record}"
+        )
     trajectories = [Trajectory.load(store) for store in stores or [source]]
-    for store in stores:
-        if checksums.get(store.name, actual := _read_checksum(store)) != actual:
+    for store in stores if checksums else ():
+        if checksums[store.name] != _read_checksum(store):
             raise InputError(f"{store} is not the flight that was saved there: move it elsewhere, or remove {record}")
     return trajectories
 

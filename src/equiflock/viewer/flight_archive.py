@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from equiflock._runtime.checks import InputError
-from equiflock._runtime.files import remove_path
+from equiflock._runtime.scratch_directory import make_scratch_directory, remove_abandoned_directories
 from equiflock.simulation.trajectory import Trajectory, write_checksums
 
 FILM_NAME = "film.mp4"
@@ -27,9 +22,6 @@ MAX_FILM_SECONDS = 20.0
 MAX_PENDING_SAVES = 4
 """Maximum number of unfinished saves, including the running one."""
 SCRATCH_PREFIX = ".saving-"
-LOCK_NAME = ".lock"
-MIN_AGE_SECONDS = 10.0
-"""A younger scratch directory is kept, as its process may not have locked it yet."""
 
 FrameCallback = Callable[[int, int], object]
 """Called with (frames drawn, total frames) of the film."""
@@ -45,7 +37,7 @@ class FlightArchive:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="saving")
         self._pending: list[Future[Path]] = []
         self._is_cancelled = False
-        remove_stale_scratch_dirs(out)
+        remove_abandoned_directories(out, SCRATCH_PREFIX)
 
     @property
     def is_busy(self) -> bool:
@@ -78,7 +70,6 @@ class FlightArchive:
                 raise InputError("the server is shutting down")
             on_frame(done, total)
 
-        remove_stale_scratch_dirs(self.out)
         folder = save_flights(runs, self.out, speed, on_frame_unless_cancelled)
         self.saved_dirs[folder.name] = folder
         return folder
@@ -98,7 +89,7 @@ def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: 
     names = [re.sub(r"[^\w.-]+", "-", Path(str(run.config["controller"])).stem) for run in runs]
     folder = out / f"{datetime.now():%Y-%m-%d-%H%M%S}-{'-'.join(names)}"
     speed = max(float(runs[0].times[-1]) / MAX_FILM_SECONDS, speed)
-    with make_scratch_dir(out) as scratch_dir:
+    with make_scratch_directory(out, SCRATCH_PREFIX) as scratch_dir:
         scratch = scratch_dir / folder.name
         scratch.mkdir()
         for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):
@@ -116,39 +107,3 @@ def _find_unused_path(path: Path) -> Path:
         number += 1
         candidate = path.with_name(f"{path.name}-{number}")
     return candidate
-
-
-@contextmanager
-def make_scratch_dir(out: Path) -> Iterator[Path]:
-    """Create a hidden directory in `out`, which is created if missing, and yield its path.
-
-    On exit, also after an error, it is removed with its content. Until then it is locked; if the process is killed,
-    the system releases the lock.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=out))
-    try:
-        with ExitStack() as lock:
-            with suppress(NotImplementedError):  # a file system without locks
-                lock.enter_context(FileLock(folder / LOCK_NAME))
-            yield folder
-    finally:
-        remove_path(folder)
-
-
-def remove_stale_scratch_dirs(out: Path) -> None:
-    """Remove the scratch directories that killed processes left in `out`, which may be missing.
-
-    Those that are locked, younger than MIN_AGE_SECONDS, not accessible, or on a file system without locks stay.
-    """
-    for folder in out.glob(f"{SCRATCH_PREFIX}*"):
-        try:
-            if time.time() - folder.stat().st_mtime < MIN_AGE_SECONDS:
-                continue
-            # If the lock is free, the owner is gone.
-            with FileLock(folder / LOCK_NAME, timeout=0):
-                pass
-        # In use, removed or not accessible, or on a file system without locks.
-        except (Timeout, OSError, NotImplementedError):
-            continue
-        remove_path(folder)

@@ -229,11 +229,11 @@ class LiveSimulation:
         """
         if len(self.disks) >= MAX_DISKS:
             raise InputError(f"at most {MAX_DISKS} obstacles are allowed: remove one first")
-        rim = disk.make_rim(self.setting.rim_spacing)
-        flocks = [add_obstacle(live.flock, rim) for live in self.flights]
-        check_total_agents(flocks[0])
-        for live, flock in zip(self.flights, flocks, strict=True):
-            live.replace_flock(flock)
+        spacing = self.setting.rim_spacing
+        # Flights may differ in their numbers of agents.
+        check_total_agents(max(live.flock.shape[1] for live in self.flights) + disk.count_agents(spacing))
+        for live in self.flights:
+            live.replace_flock(add_obstacle(live.flock, disk.make_rim(spacing)))
 
     def move_disk(self, index: int, position: tuple[float, float]) -> None:
         """Move the centre of the obstacle `disks[index]` to a position; raise InputError if there is none."""

@@ -19,8 +19,9 @@ from equiflock.flock import Flock
 from equiflock.graph.radius_graph import compute_connectivity
 from equiflock.protocols import Controller
 from equiflock.scenarios import RandomDisk, Scenario, Stop, make_scenario
-from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, ring
+from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, count_sides, ring
 from equiflock.scenarios.random_disk import NoStartError
+from equiflock.scenarios.registry import scenario_class
 from equiflock.simulation.environment import DEFAULT_BODY_NAME, Environment
 
 MAX_AGENTS = 10_000
@@ -117,9 +118,18 @@ class DiskObstacle(StrictModel):
     y: Coordinate
     radius: DiskRadius
 
+    def count_agents(self, spacing: float) -> int:
+        """Return the number of its agents."""
+        return count_sides(self.radius, spacing)
+
     def make_rim(self, spacing: float) -> Points:
-        """Return the positions (count, 2) of its agents: a regular polygon with sides of about `spacing`."""
-        return ring((self.x, self.y), self.radius, spacing=spacing)
+        """Return the positions (count, 2) of its agents: a regular polygon with sides of about `spacing`.
+
+        Raise InputError if there are more than MAX_TOTAL_AGENTS.
+        """
+        sides = self.count_agents(spacing)
+        check_total_agents(sides)
+        return ring((self.x, self.y), self.radius, sides=sides)
 
 
 class Setting(StrictModel):
@@ -168,7 +178,8 @@ class Setting(StrictModel):
     def _check_buildable(self) -> Setting:
         """Raise InputError for an unknown scenario, options that it lacks or that are out of range, and shared fields.
 
-        Whether a law has its options shows when it is loaded.
+        Raise it also for too many obstacles or agents, as far as the scenario states them before a draw. Whether a law
+        has its options shows when it is loaded.
         """
         for _, options in self.controller_specs:
             check_law_options(options)
@@ -181,7 +192,10 @@ class Setting(StrictModel):
             )
             if name in self.shared_fields:
                 raise InputError(f"{name} is not a scenario option here: set it as a field of the setting")
-        self.make()
+        scenario_class(self.scenario)  # only a name: options after it would not be bounded
+        sizes = self.make().obstacle_sizes
+        check_obstacle_count(len(sizes))
+        check_total_agents(self.agents + sum(sizes) + self.count_disk_agents())
         return self
 
     @property
@@ -230,11 +244,15 @@ class Setting(StrictModel):
         """Approximate distance between agents on the rim of an added obstacle: R_min, or its default if 0."""
         return self.disk.min_separation or RandomDisk.min_separation
 
+    def count_disk_agents(self) -> int:
+        """Return the number of obstacle agents of `disks`."""
+        return sum(disk.count_agents(self.rim_spacing) for disk in self.disks)
+
     def draw(self, stop: Stop | None = None) -> Flock:
         """Return initial conditions, a batch of one: the flock with the scenario's obstacles, then `disks` in order.
 
         The same setting gives the same flock; `stop` cancels the search. Raise InputError if none are found, if they
-        are not in two dimensions, or if there are more than MAX_TOTAL_AGENTS agents, obstacle agents included.
+        are not in two dimensions, or if there are more than MAX_OBSTACLES obstacles or MAX_TOTAL_AGENTS agents.
         """
         try:
             flock = self.make().draw(stop)[0]
@@ -247,21 +265,24 @@ class Setting(StrictModel):
             ) from None
         if flock.shape[2] != 2:
             raise InputError(f"live flights must have 2 dimensions; the scenario drew a flock with {flock.shape[2]}")
-        if (obstacles := int(flock.obstacles.max()) + 1) > MAX_OBSTACLES:
-            raise InputError(f"at most {MAX_OBSTACLES:,} obstacles are allowed; got {obstacles:,}")
-        check_total_agents(flock)
+        # Checked again, as a scenario of a plugin need not state its obstacles before.
+        check_obstacle_count(int(flock.obstacles.max()) + 1)
+        check_total_agents(flock.shape[1] + self.count_disk_agents())
         for disk in self.disks:
             flock = add_obstacle(flock, disk.make_rim(self.rim_spacing))
-            check_total_agents(flock)  # after each, as the rim of one may have a million agents
         return flock
 
 
-def check_total_agents(flock: Flock) -> None:
+def check_obstacle_count(obstacles: int) -> None:
+    """Raise InputError if there are more than MAX_OBSTACLES obstacles."""
+    if obstacles > MAX_OBSTACLES:
+        raise InputError(f"at most {MAX_OBSTACLES:,} obstacles are allowed; got {obstacles:,}")
+
+
+def check_total_agents(agents: int) -> None:
     """Raise InputError if there are more than MAX_TOTAL_AGENTS agents, obstacle agents included."""
-    if flock.shape[1] > MAX_TOTAL_AGENTS:
-        raise InputError(
-            f"at most {MAX_TOTAL_AGENTS:,} agents are allowed, including obstacle agents; got {flock.shape[1]:,}"
-        )
+    if agents > MAX_TOTAL_AGENTS:
+        raise InputError(f"at most {MAX_TOTAL_AGENTS:,} agents are allowed, including obstacle agents; got {agents:,}")
 
 
 def check_controller_memory(controller: Controller, flock: Flock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +186,25 @@ def test_an_agent_with_wrong_weights_says_what_to_do(damage: str, tmp_path: Path
         RuntimeError, match=r"a\.npz is missing, damaged or of another export: export the controller again$"
     ):
         import_agent_class(tmp_path / "a.py")(0)
+
+
+def test_the_weights_are_packed_once_and_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    savez, read_bytes, versions = np.savez, Path.read_bytes, itertools.count()
+
+    def save_another_version(file: Any, **arrays: Any) -> None:
+        savez(file, **arrays, version=next(versions))
+
+    def read_before_removal(path: Path) -> bytes:
+        content = read_bytes(path)
+        path.unlink()
+        return content
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", save_another_version)
+        ef.export("etdagnn", tmp_path / "a.npz")
+    agent_class: Any = import_agent_class(tmp_path / "a.py")
+    monkeypatch.setattr(Path, "read_bytes", read_before_removal)
+    assert "version" in agent_class(0).weights
 
 
 @pytest.mark.parametrize("arguments", [["tanner", "--out", "a.h"], ["etdagnn", "--out", "a.txt"]])

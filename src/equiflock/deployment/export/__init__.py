@@ -64,12 +64,14 @@ def export(
         program, written = replace(_read_outline(loaded, D, orbit), name=given_name), [path]
     else:
         program = replace(read_program(loaded, D, orbit), name=given_name)
-        text = format_c_header(program, path.stem) if suffix == ".h" else format_numpy_agent(program, path.stem)
-        written = [_write_text(path.with_suffix(suffix), text)]
-    if suffix == ".py":
-        written.append(path.with_suffix(".npz"))
-        with atomic_write(written[-1]) as scratch:
-            scratch.write_bytes(pack_weights(program))
+        if suffix == ".h":
+            written = [_write_text(path, format_c_header(program, path.stem))]
+        else:
+            content = pack_weights(program)
+            text = format_numpy_agent(program, path.stem, content)
+            written = [_write_text(path.with_suffix(suffix), text), path.with_suffix(".npz")]
+            with atomic_write(written[-1]) as scratch:
+                scratch.write_bytes(content)
     return *written, _write_text(path.with_suffix(".README.md"), format_readme(program, path.stem, suffix))
 
 

@@ -18,22 +18,23 @@ from equiflock.deployment.export.source_text import (
 
 
 def pack_weights(program: Program) -> bytes:
-    """Return the content of the .npz file; the same weights give the same bytes."""
+    """Return the content of the .npz file."""
     file = io.BytesIO()
     np.savez(file, **program.weights)  # type: ignore[arg-type]
     return file.getvalue()
 
 
-def format_numpy_agent(program: Program, stem: str) -> str:
+def format_numpy_agent(program: Program, stem: str, weights: bytes) -> str:
     """Return the text of the Python file, which loads its weights from the .npz file of the same stem.
 
-    The text has the file's SHA-256, by which the agent detects damaged weights and those of another export.
+    `weights` is the content of that file. The text has its SHA-256, by which the agent detects damaged weights and
+    those of another export.
     """
     scale, is_scaled = program.acceleration_scale, program.senses.is_scaled
     length, time = program.senses.scales
     words = make_common_words(program, stem) | make_orbit_words(program)
     words |= {
-        "weights_sha256": hashlib.sha256(pack_weights(program)).hexdigest(),
+        "weights_sha256": hashlib.sha256(weights).hexdigest(),
         "components": program.vector_size,
         "features": "".join(f"\n\n{text}\n" for text in _format_weight_functions(program)),
         "channels": "\n".join(_format_channels(program)),
