@@ -70,7 +70,7 @@ def test_flocks_of_a_batch_are_picked_like_a_list() -> None:
         (ZEROS.astype(str), ZEROS, None, "positions must be numbers .*; got <U32 of shape"),
         (ZEROS.astype(str).astype(object), ZEROS, None, "positions must be numbers .*; got object"),
         (ZEROS, ZEROS.astype("S3"), None, "velocities must be numbers .*; got [|]S3"),
-        (np.ma.masked_equal(ZEROS, 0.0), ZEROS, None, "positions must not have masked entries: replace them"),
+        (np.ma.masked_equal(ZEROS, 0.0), ZEROS, None, "positions must not have masked entries: leave these agents out"),
         (ZEROS, [np.ma.masked_equal(ZEROS[0], 0.0)], None, "velocities must not have masked entries"),
         (ZEROS, ZEROS, np.ma.masked_equal([[0, 1]], 1), "roles must not have masked entries"),
         (torch.zeros((1, 2, 2), requires_grad=True), ZEROS, None, "positions must be numbers .*detach"),
