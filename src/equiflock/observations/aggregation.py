@@ -227,11 +227,11 @@ class DelayedAggregation:
             flying: (B,), those of them that have not ended at once; observations of the others are zero.
         """
         flock = self.senses.scale_flock(check_flock(flock))
-        self._prepare(flock)
-        self._copy_buffers(flock.shape, np.arange(flock.shape[1]))
-        assert self._current is not None and self._previous is not None
-        for buffer in (self._current, self._previous):
-            buffer.rows[mask] = 0.0
+        before, self._current = self._prepare(flock), self._make_buffer(flock.shape)
+        assert self._previous is not None
+        # New memory for Z(t), as the caller may still read the old one.
+        self._current.rows[~mask] = before.rows[~mask]
+        self._previous.rows[mask] = 0.0
         self._large_aggregator = None
         if self.fixed_graph is not None:
             self.fixed_graph = self.fixed_graph.replace_flocks(mask, radius_graph(flock, self._get_radius(flock)))
