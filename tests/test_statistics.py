@@ -215,3 +215,11 @@ def test_other_bad_input_is_refused() -> None:
         compare([1.0, 2.0], [1.0, 2.0, 3.0])
     with pytest.raises(InputError, match="between 0 and 5"):
         estimate_share(6, 5)
+
+
+@pytest.mark.parametrize("flocks", [1, 2, 3])
+def test_the_interval_of_few_flocks_holds_its_value(flocks: int) -> None:
+    for first, second in ((0.0, 1.0), (1.0, 0.0)):
+        found = compare(np.full(flocks, first), np.full(flocks, second)).improvement
+        assert found.low <= found.value <= found.high
+        assert found.low < found.high

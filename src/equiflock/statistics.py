@@ -206,8 +206,10 @@ def _estimate_mean_lead(leads: Float64[np.ndarray, " B"]) -> Estimate:
     total = len(leads) + added
     middle = leads.sum() / total
     variance = (np.square(leads).sum() + added / 2) / total - middle**2
-    half = Z * math.sqrt(variance / total)
-    return Estimate(float(leads.mean()), max(float(middle - half), -1.0), min(float(middle + half), 1.0), len(leads))
+    half, mean = Z * math.sqrt(variance / total), float(leads.mean())
+    # With three flocks or fewer, all won or all lost, the interval around the adjusted middle may miss the mean.
+    low, high = min(float(middle - half), mean), max(float(middle + half), mean)
+    return Estimate(mean, max(low, -1.0), min(high, 1.0), len(leads))
 
 
 def _scale_estimate(found: Estimate, factor: float, offset: float) -> Estimate:

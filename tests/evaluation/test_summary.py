@@ -31,3 +31,10 @@ def test_a_metric_of_a_user_has_a_row_with_its_title() -> None:
     run = ef.simulate(ef.random_disk(2, 15), ef.load("tanner"), duration=0.05, record=record("age"))
     last = summarize(run)[-1]
     assert (last.name, last.text) == ("age of the flight, largest", "0.05")
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_share_is_that_of_the_flocks() -> None:
+    ef.metric("first", is_share=True)(lambda moment: np.arange(len(moment.flock)) == 0)
+    run = ef.simulate(ef.random_disk(4, 15), ef.load("tanner"), duration=0.05, record=record("first"))
+    assert summarize(run)[-1].text == "25%"

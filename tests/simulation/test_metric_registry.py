@@ -76,7 +76,9 @@ def test_a_metric_must_be_a_function() -> None:
 )
 def test_a_metric_must_return_a_number_per_flock(returned: Any) -> None:
     ef.metric("mine")(lambda moment: returned)
-    with pytest.raises(InputError, match="the metric 'mine' must return an array of 3 numbers, one per flock; got "):
+    with pytest.raises(
+        InputError, match="the metric 'mine' must return an array of 3 numbers, one per flock, none of them NaN; got "
+    ):
         get_metric("mine")(next(ef.flight(ef.random_disk(3, 10), ef.load("tanner"))))
 
 

@@ -36,6 +36,8 @@ class MetricSummary:
 
     name: str
     values: Float64[np.ndarray, " B"]
+    is_share: bool = False
+    """Whether values are 1 or 0, so that the text is the share of flocks."""
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
@@ -50,7 +52,9 @@ class MetricSummary:
 
     @property
     def text(self) -> str:
-        """Median and quartiles to three figures; a single number if they are equal."""
+        """Median and quartiles to three figures, or a single number if they are equal; a share in percent."""
+        if self.is_share:
+            return f"{100 * self.values.mean():.3g}%"
         if (self.values == self.values[0]).all():  # covers infinity, which has no quantiles
             return f"{self.values[0]:.3g}"
         low, middle, high = (f"{value:.3g}" for value in self.quartiles)
@@ -92,7 +96,7 @@ def _summarize_series(run: Trajectory, name: str) -> MetricSummary:
     if name not in metrics.METRICS.parts:
         return MetricSummary(f"{name.replace('_', ' ')}, end", run.series[name][-1])
     metric = metrics.get_metric(name)
-    return MetricSummary(f"{metric.label}, {metric.over_time}", metric.summarize(run))
+    return MetricSummary(f"{metric.label}, {metric.over_time}", metric.summarize(run), metric.is_share)
 
 
 def summarize_outcomes(run: Trajectory, scenario: Scenario) -> list[list[str]]:

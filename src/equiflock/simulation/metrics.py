@@ -62,7 +62,7 @@ class Metric:
         values = np.asarray(returned)
         if values.shape != (B,) or values.dtype.kind not in "biuf" or np.isnan(values).any():
             raise InputError(
-                f"the metric {self.name!r} must return an array of {B} numbers, one per flock; got "
+                f"the metric {self.name!r} must return an array of {B} numbers, one per flock, none of them NaN; got "
                 f"{shorten_repr(returned)}"
             )
         if self.is_share and ((values < 0) | (values > 1)).any():
