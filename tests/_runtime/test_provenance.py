@@ -136,7 +136,9 @@ def test_a_folder_of_another_kind_is_called_by_its_kind(tmp_path: Path) -> None:
     content = (folder / "config.json").read_text()
     for text in (content, content.replace("5", "6")):  # a damaged one, too
         (folder / "config.json").write_text(text)
-        with pytest.raises(InputError, match="contains other files: --force removes only an evaluation"):
+        with pytest.raises(
+            InputError, match="contains other files, or has lost its config.json: --force removes only an evaluation"
+        ):
             force(folder, "evaluation")
     assert (folder / "jobs" / "one.csv").exists()
 

@@ -110,7 +110,7 @@ def claim_run_dir(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
         if _has_results(folder):
             raise InputError(f"{conflict}; choose another folder with --out, or start over with --force")
     elif _has_results(folder):
-        raise InputError(f"{folder} contains other files: choose another folder with --out")
+        raise InputError(f"{folder} contains other files, or has lost its {CONFIG}: choose another folder with --out")
     write_config(folder, kind, config)
 
 
@@ -142,7 +142,9 @@ def remove_results(folder: Path, kind: str, output_patterns: Sequence[str]) -> N
         return
     # Check everything before removing anything.
     if not is_of_kind(folder, kind):
-        raise InputError(f"{folder} contains other files: --force removes only {format_kind({KIND: kind})}")
+        raise InputError(
+            f"{folder} contains other files, or has lost its {CONFIG}: --force removes only {format_kind({KIND: kind})}"
+        )
     for path in list_foreign_files(folder, output_patterns):
         raise InputError(
             f"{path} is not a result of {format_kind({KIND: kind})}: move it elsewhere, then --force starts over"
