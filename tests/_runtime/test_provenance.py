@@ -137,7 +137,7 @@ def test_a_folder_of_another_kind_is_called_by_its_kind(tmp_path: Path) -> None:
     for text in (content, content.replace("5", "6")):  # a damaged one, too
         (folder / "config.json").write_text(text)
         with pytest.raises(
-            InputError, match="contains other files, or has lost its config.json: --force removes only an evaluation"
+            InputError, match=r"contains other files, or has lost its config\.json: --force removes only an evaluation"
         ):
             force(folder, "evaluation")
     assert (folder / "jobs" / "one.csv").exists()
