@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -84,8 +85,11 @@ def test_ctrl_c_twice_stops_immediately(
         nonlocal printed
         if rows(folder) == 1:
             signal.raise_signal(signal.SIGINT)
-            while "to stop immediately" not in printed:
-                printed += capsys.readouterr().out
+            # A thread confirms. Read when it has ended: text that is written during a read would be lost.
+            for thread in threading.enumerate():
+                if "_confirm_when_requested" in thread.name:
+                    thread.join()
+            printed = capsys.readouterr().out
             signal.raise_signal(signal.SIGINT)
         return descend(learner, *given)
 
