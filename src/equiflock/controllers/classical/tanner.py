@@ -7,6 +7,9 @@ the agents that the sums run over. All clamp |a_i|_2 <= C, which keeps them equi
 
 The expert can also add - h times the mean of the feature "leaving", which brakes agents that separate. A custom
 potential is given by the name of a feature of positions, weight(|r_ij|^2) r_ij = grad U(|r_ij|).
+
+The velocity sum over a flock is - N (v_i - mean v), a gain of N per second: a robot that samples it every dt seconds
+overshoots from dt = 1 / N on, and diverges from dt = 2 / N on. `tanner-bounded` has a gain that does not depend on N.
 """
 
 from __future__ import annotations
@@ -67,6 +70,10 @@ class TannerArgs(NamedTuple):
     """Whether velocities aim at the leaders' mean."""
     hold: float
     """h; unless it is 0, the means of "leaving" are the last channel."""
+    velocity_gain: float
+    """g, which replaces N in - N (v_i - mean v); 0 for the paper's N."""
+    potential_gain: float
+    """p, factor on the sum of grad U."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,8 @@ class TannerLaw:
 
     @cached_property
     def tanner_args(self) -> TannerArgs:
-        """The law as the kernel takes it; laws without `aim` and `hold` have "flock" and 0."""
+        """The law as the kernel takes it; laws without the expert's options have its defaults."""
+        velocity_gain = getattr(self, "velocity_gain", None)
         return TannerArgs(
             clamp=math.inf if self.clamp is None else float(self.clamp),
             clamps_entries=self.clamp_by == "entry",
@@ -118,6 +126,8 @@ class TannerLaw:
             attraction_squared=float(self.attraction) ** 2,
             aims_at_leaders=getattr(self, "aim", "flock") == "leaders",
             hold=float(getattr(self, "hold", 0.0)),
+            velocity_gain=0.0 if velocity_gain is None else float(velocity_gain),
+            potential_gain=float(getattr(self, "potential_gain", 1.0)),
         )
 
 
@@ -140,6 +150,10 @@ class Tanner(TannerLaw):
     hold: float = 0.0
     """h, gain of the brake on agents about to lose contact: a_i includes - h times the mean of "leaving" over
     neighbours, which acts on agents that separate at distances of 0.75 and more. The paper's is 0."""
+    velocity_gain: float | None = None
+    """g in - g (v_i - aim), per second; None for the paper's sum over the flock, whose gain is N."""
+    potential_gain: float = 1.0
+    """p, factor on the sum of grad U. The paper's is 1."""
 
     privileged: ClassVar[Literal[True]] = True
 
@@ -147,6 +161,9 @@ class Tanner(TannerLaw):
         super().__post_init__()
         check_choice("aim", self.aim, get_args(Aim))
         check_nonnegative("hold", self.hold)
+        if self.velocity_gain is not None:
+            check_positive("velocity_gain", self.velocity_gain)
+        check_nonnegative("potential_gain", self.potential_gain)
         if not isinstance(self.cut_off, bool):
             raise InputError(f"cut_off must be true or false; got {shorten_repr(self.cut_off)}")
         if not self.cut_off and self.potential != TANNER_POTENTIAL:
@@ -239,7 +256,7 @@ def compute_tanner(
     """
     _, N, D = result.shape
     whole_flock = len(velocities) > 0
-    clamp, clamps_entries, has_own_potential, attraction_squared, aims_at_leaders, hold = packed_args
+    clamp, clamps_entries, has_own_potential, attraction_squared, aims_at_leaders, hold, g, p = packed_args
     leaving_channel = 2 if has_own_potential else len(PAPER_FEATURES)
     total = np.empty(D)
     for b in range(first, last):
@@ -260,22 +277,25 @@ def compute_tanner(
                 if roles[b, i] == LEADER:
                     for d in range(D):
                         total[d] += velocities[b, i, d] * (count / leaders)
+        # The sum has the gain N; g / N makes it g.
+        alignment_factor = g / count if g > 0.0 and count > 0 else 1.0
         for i in range(N):
             square = 0.0
             for d in range(D):
                 # - sum_j v_ij, which is sum_j v_j - N v_i over the whole flock.
                 neighbour_sum = -np.float64(observations[b, i, 0, 0, d])
                 alignment = total[d] - count * velocities[b, i, d] if whole_flock else neighbour_sum
-                # - sum_j grad U(|r_ij|) = - 2 (r_ij / |r_ij|^2 - d^2 r_ij / |r_ij|^4), or a custom gradient.
+                alignment *= alignment_factor
+                # - p sum_j grad U(|r_ij|) = - 2 p (r_ij / |r_ij|^2 - d^2 r_ij / |r_ij|^4), or a custom gradient.
                 if has_own_potential:
-                    acceleration = alignment - np.float64(observations[b, i, 0, 1, d])
+                    acceleration = alignment - p * np.float64(observations[b, i, 0, 1, d])
                 else:
                     inverse_fourth = np.float64(observations[b, i, 0, 1, d])
                     inverse_square = np.float64(observations[b, i, 0, 2, d])
-                    acceleration = alignment - 2.0 * (inverse_square - attraction_squared * inverse_fourth)
+                    acceleration = alignment - p * (2.0 * (inverse_square - attraction_squared * inverse_fourth))
                 # The same over agents beyond R, if U is not cut off.
                 if len(far_gradients) > 0:
-                    acceleration -= far_gradients[b, i, d]
+                    acceleration -= p * far_gradients[b, i, d]
                 # - h times the mean of "leaving".
                 if hold > 0.0:
                     acceleration -= hold * np.float64(observations[b, i, 0, leaving_channel, d])
