@@ -8,6 +8,7 @@ from equiflock._runtime.checks import InputError
 from equiflock._runtime.imports import require_torch
 from equiflock.bodies import DoubleIntegrator, Unicycle, body, body_names, make_body
 from equiflock.controllers import controller, controller_names, load, load_module, save
+from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
 from equiflock.features import Senses, feature, feature_names, paper_senses
@@ -59,6 +60,7 @@ __all__ = [
     "Flight",
     "Flock",
     "Flocking",
+    "GainSchedule",
     "Graph",
     "InputError",
     "LeaderFollowing",

@@ -27,7 +27,7 @@ def test_the_mixture_returns_accelerations_of_expert_or_student_and_always_store
 ) -> None:
     start = ef.random_disk(1, 30)
     expert, student = ef.load("tanner"), make_network("etdagnn")
-    mixture = Mixture(expert, student, beta, np.random.default_rng(0))
+    mixture = Mixture(expert, student, beta, np.random.default_rng(0), 0.01)
     moment = next(ef.flight(start, mixture))
     wanted = next(ef.flight(start, expert)).accelerations
     np.testing.assert_array_equal(mixture.target, wanted)
@@ -47,7 +47,7 @@ def test_the_expert_acts_with_probability_beta() -> None:
             asked += 1
             return torch.zeros(observations.shape[0], observations.shape[1], observations.shape[-1])
 
-    mixture = Mixture(ef.load("tanner"), Pupil(), 0.7, np.random.default_rng(0))
+    mixture = Mixture(ef.load("tanner"), Pupil(), 0.7, np.random.default_rng(0), 0.01)
     for moment in ef.flight(ef.random_disk(1, 10), mixture):
         if moment.step == 999:
             break

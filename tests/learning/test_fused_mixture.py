@@ -43,7 +43,7 @@ def lesson(
     """The bits of every moment and every target."""
     rules = {name: value for name, value in more.items() if name in ("orbit", "obstacles")}
     sensing = DelayedAggregation(ef.load(expert).senses, **rules)
-    mixture = Mixture(ef.load(expert), student, beta, np.random.default_rng(7), sensing)
+    mixture = Mixture(ef.load(expert), student, beta, np.random.default_rng(7), 0.01, sensing)
     loop = ef.flight(start, mixture if fused else Apart(mixture), **more)
     found = []
     for moment in itertools.islice(loop, steps):
@@ -84,7 +84,7 @@ def test_fused_rollouts_of_all_tanner_options_have_the_same_bits(options: str) -
     start, student, expert = ef.random_disk(1, 30, seed=3), ef.load("etdagnn"), f"tanner:{options}"
     ours, theirs = (lesson(start, student, 0.5, fused, expert=expert) for fused in (True, False))
     assert ours == theirs
-    fused = Mixture(ef.load(expert), student, 0.5, np.random.default_rng(0)).make_fused_step(  # type: ignore[arg-type]
+    fused = Mixture(ef.load(expert), student, 0.5, np.random.default_rng(0), 0.01).make_fused_step(  # type: ignore[arg-type]
         DelayedAggregation(student.senses),  # type: ignore[attr-defined]
         ef.DoubleIntegrator(),
     )
@@ -123,20 +123,20 @@ class Own(torch.nn.Module):
 def test_unsupported_mixtures_have_no_fused_step() -> None:
     rng, network = np.random.default_rng(0), ef.load("etdagnn")
     parts = DelayedAggregation(network.senses), ef.DoubleIntegrator()  # type: ignore[attr-defined]
-    known = Mixture(ef.load("tanner"), network, 0.5, rng).make_fused_step(*parts)  # type: ignore[arg-type]
+    known = Mixture(ef.load("tanner"), network, 0.5, rng, 0.01).make_fused_step(*parts)  # type: ignore[arg-type]
     assert isinstance(known, CompiledStep)
     assert isinstance(known, FusedStep)
-    assert Mixture(ef.load("tanner"), Own(), 0.5, rng).make_fused_step(*parts) is None  # type: ignore[arg-type]
-    assert Mixture(ef.load("tanner-dynamic"), network, 0.5, rng).make_fused_step(*parts) is None  # type: ignore[arg-type]
+    assert Mixture(ef.load("tanner"), Own(), 0.5, rng, 0.01).make_fused_step(*parts) is None  # type: ignore[arg-type]
+    assert Mixture(ef.load("tanner-dynamic"), network, 0.5, rng, 0.01).make_fused_step(*parts) is None  # type: ignore[arg-type]
     by_sender: Any = make_network("etdagnn", hop_mean="sender").eval()
     others = DelayedAggregation(by_sender.senses), ef.DoubleIntegrator()
-    assert Mixture(ef.load("tanner"), by_sender, 0.5, rng).make_fused_step(*others) is None
+    assert Mixture(ef.load("tanner"), by_sender, 0.5, rng, 0.01).make_fused_step(*others) is None
 
 
 def test_skipped_steps_of_a_rollout_draw_their_numbers() -> None:
     start, student, positions = ef.random_disk(1, 30, seed=3), ef.load("etdagnn"), []
     for skipped in (0, 6):
-        mixture = Mixture(ef.load("tanner"), student, 0.5, np.random.default_rng(1))  # type: ignore[arg-type]
+        mixture = Mixture(ef.load("tanner"), student, 0.5, np.random.default_rng(1), 0.01)  # type: ignore[arg-type]
         loop = ef.flight(start, mixture)
         loop.skip(skipped)
         positions.append(next(itertools.islice(loop, 7 - skipped, None)).flock.positions.copy())

@@ -29,7 +29,7 @@ def test_a_student_with_a_fixed_topology_observes_its_initial_neighbours() -> No
 
     start = ef.random_disk(1, 20)
     student: Any = Loyal()
-    mixture = Mixture(ef.load("tanner"), student, 1.0, np.random.default_rng(0))
+    mixture = Mixture(ef.load("tanner"), student, 1.0, np.random.default_rng(0), 0.01)
     mixed, alone = (
         list(itertools.islice((m.observations.copy() for m in ef.flight(start, controller, time_step=0.2)), 4))
         for controller in (mixture, ef.load("tanner-fixed"))

@@ -23,7 +23,6 @@ def test_the_defaults_are_the_papers_recipe() -> None:
     assert (recipe.epochs, recipe.capacity, recipe.updates, recipe.batch) == (400, 10_000, 200, 20)
     assert (recipe.learning_rate, recipe.time_step, recipe.duration, recipe.hops) == (5e-5, 1e-2, 2.0, 3)
     assert (recipe.validation_flocks, recipe.validate_every, recipe.checkpoint_every) == (50, 40, 10)
-    assert recipe.steps == 200
 
 
 def test_the_share_of_the_expert_falls_to_one_half() -> None:

@@ -78,9 +78,9 @@ def test_a_saved_flight_has_its_parts_in_its_config() -> None:
 
 
 def test_only_a_compiled_network_is_independent_of_the_order_of_agents() -> None:
-    assert make_decision_function(ef.load("etdagnn")).compiled
-    assert not make_decision_function(ef.load("tanner")).compiled
-    assert not make_decision_function(ef.load("tanner-dynamic")).compiled
+    assert make_decision_function(ef.load("etdagnn"), 0.01).compiled
+    assert not make_decision_function(ef.load("tanner"), 0.01).compiled
+    assert not make_decision_function(ef.load("tanner-dynamic"), 0.01).compiled
 
 
 def test_an_ending_may_add_an_outcome(tmp_path: Any, own_registry: None) -> None:

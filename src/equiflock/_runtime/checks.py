@@ -17,6 +17,10 @@ MAX_LISTED_NAMES, SHORT_LIST_NAMES = 12, 5
 """Most names that an error lists, and how many it lists if there are more."""
 
 
+class TimeStepWarning(UserWarning):
+    """The time step of a flight is longer than those of the controller's training."""
+
+
 class InputError(ValueError):
     """Invalid input. The message states what was expected and what was received."""
 

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
-from equiflock._runtime.checks import InputError, check_count
+from equiflock._runtime.checks import InputError, TimeStepWarning, check_count
 from equiflock._runtime.exit_with_parent import PIPE_VARIABLE, exit_when_closed, open_parent_pipe
 from equiflock._runtime.files import delay_sigint, ignore_sigint_in_children
 from equiflock._runtime.jobs import Job, compute_result, is_done, write_result
@@ -309,6 +310,7 @@ def get_process_context() -> ForkServerContext | SpawnContext:
 def _initialize_worker(send: Callable[[Any], object], should_stop: Callable[[], bool]) -> None:
     """Set up a worker process: ignore Ctrl-C, which the parent handles, and exit with the parent."""
     global _channel
+    warnings.simplefilter("ignore", TimeStepWarning)  # the command prints it
     _channel = send, should_stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -81,14 +81,17 @@ def _remove_exit_on_sigint() -> None:
 def _run_command(arguments: list[str]) -> None:
     """Parse the arguments and run the command that they choose."""
     import shlex
+    import warnings
 
     import tyro
 
-    from equiflock._runtime.checks import InputError, check_choice
+    from equiflock._runtime.checks import InputError, TimeStepWarning, check_choice
     from equiflock.cli.interrupts import ensure_keyboard_interrupt, raise_system_exit
     from equiflock.cli.plugins import convert_plugin_errors
     from equiflock.cli.terminal import err
 
+    # Commands print this warning themselves, once, as one line.
+    warnings.simplefilter("ignore", TimeStepWarning)
     # Skip the garbage collection at exit, which takes 0.3 s with torch.
     atexit.register(gc.freeze)
     # SIGTERM raises an exception too, so that incomplete files are removed.

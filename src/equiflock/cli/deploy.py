@@ -20,7 +20,7 @@ from equiflock.cli.shared_options import (
     build_scenario,
     print_environment,
     report_duration,
-    warn_about_disagreement,
+    warn_about_flight,
 )
 from equiflock.cli.terminal import PREPARING_TEXT, err, out, progress
 from equiflock.controllers import load
@@ -100,7 +100,7 @@ class Deploy:
                 f'deployed agents observe only the nearest obstacle agent: obstacles must be "nearest", '
                 f'got "{scenario.obstacles}"'
             )
-        warn_about_disagreement(scenario, controller)
+        warn_about_flight(scenario, controller, time_step)
         deployment = Deployment(
             agent=self.agent,
             time_step=time_step,

@@ -22,7 +22,7 @@ from equiflock.cli.shared_options import (
     build_scenario,
     print_environment,
     report_duration,
-    warn_about_disagreement,
+    warn_about_flight,
 )
 from equiflock.cli.terminal import out, print_column_blocks, print_orbit, print_paths
 from equiflock.controllers import load
@@ -80,10 +80,10 @@ class Evaluate(WorkerOptions):
         controllers = [load(name) for name in self.controllers]
         scenario = build_scenario(self.scenario, self.options)
         check_reportable(scenario)
-        for controller in controllers:
-            warn_about_disagreement(scenario, controller)
         environment, start = self.environment.build(), scenario.draw()
         settings = self._collect_settings(scenario, start, environment)
+        for controller in controllers:
+            warn_about_flight(scenario, controller, settings["time_step"])
         settings["duration"] = report_duration(settings["duration"], settings["time_step"])
         environment.check_duration(settings["duration"])
         environment.check_start(start)

@@ -19,6 +19,7 @@ from equiflock.bodies import body_names, make_body
 from equiflock.cli.jobs import WorkerOptions
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.terminal import err, out, parse_floats, parse_integers
+from equiflock.controllers.gain_schedule import describe_long_time_step
 from equiflock.observations.radio import Radio
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
 from equiflock.scenarios.registry import collect_options, describe_disagreement, scenario_class
@@ -117,11 +118,14 @@ def report_duration(duration: float, time_step: float) -> float:
     return flown
 
 
-def warn_about_disagreement(scenario: Scenario, controller: object) -> None:
-    """Print a warning if scenario and controller differ in an option that they must share, such as a pattern."""
-    text = describe_disagreement(scenario, controller)
-    if text is not None:
-        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+def warn_about_flight(scenario: Scenario, controller: object, time_step: float) -> None:
+    """Print a warning if scenario and controller differ in an option that they must share, such as a pattern.
+
+    Also print one if the time step is longer than those of the controller's training.
+    """
+    for text in describe_disagreement(scenario, controller), describe_long_time_step(controller, time_step):
+        if text is not None:
+            err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def _is_plain(hint: Any) -> bool:

@@ -20,7 +20,7 @@ from equiflock.cli.shared_options import (
     build_scenario,
     print_environment,
     report_duration,
-    warn_about_disagreement,
+    warn_about_flight,
 )
 from equiflock.cli.terminal import PREPARING_TEXT, out, print_orbit, print_table, progress
 from equiflock.controllers import load
@@ -76,7 +76,7 @@ class Simulate:
         steps = count_steps(duration, self.time_step)
         controller, environment = load(self.controller), self.environment.build()
         environment.check_duration(duration)
-        warn_about_disagreement(scenario, controller)
+        warn_about_flight(scenario, controller, self.time_step)
         with progress() as bar:
             task = bar.add_task(PREPARING_TEXT, total=steps)
             start = run_interruptibly(scenario.draw)

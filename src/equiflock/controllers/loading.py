@@ -12,7 +12,7 @@ import numpy as np
 
 from equiflock._runtime.checks import InputError, check_count, format_names, format_suggestion, shorten_repr
 from equiflock._runtime.imports import require_torch
-from equiflock.controllers.networks.architecture import NETWORKS
+from equiflock.controllers.networks.architecture import GAIN_PERIOD, NETWORKS
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.weights import Weights, read_training_radius, read_weights, write_weights
 from equiflock.controllers.registry import (
@@ -126,11 +126,12 @@ def build_network(weights: Weights, path: str | os.PathLike[str] = "a file") -> 
 
 def _build_compiled(describe: Callable[..., Any], weights: Weights) -> CompiledNetwork:
     """Return the compiled network with these weights; raise InputError or TypeError if they do not fit."""
-    architecture = describe(**weights.options)
+    # Files of version 0.2 have no gain schedule, although new networks of that name may have one.
+    architecture = describe(**{GAIN_PERIOD: None, **weights.options})
     shapes = {name: tensor.shape for name, tensor in weights.tensors.items()}
     if shapes != architecture.tensor_shapes:
         raise InputError(f"expected tensors {architecture.tensor_shapes}; got {shapes}")
-    return CompiledNetwork(architecture, weights.tensors, weights.orbit)
+    return CompiledNetwork(architecture, weights.tensors, weights.orbit, weights.longest_time_step)
 
 
 def _build_registered_module(weights: Weights) -> Any:

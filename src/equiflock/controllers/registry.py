@@ -24,6 +24,7 @@ from equiflock._runtime.specs import (
     read_annotations,
     read_field_docstrings,
 )
+from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.controllers.torch_bridge import accept_numpy
 from equiflock.controllers.trained import bundled_names
 from equiflock.features import Senses, paper_senses
@@ -56,6 +57,7 @@ class FunctionController:
     options: Mapping[str, Any]
     """Further arguments of the function."""
     privileged: bool = False
+    gain_schedule: GainSchedule | None = None
 
     def __call__(self, *inputs: Any) -> NDArray[Any]:
         """Return accelerations (B, N, D) from observations (B, N, K, C, D), or from the flock and observations."""
@@ -68,11 +70,17 @@ def controller(name: Definition) -> Definition: ...
 
 @overload
 def controller(
-    name: str, *, senses: Senses | None = None, privileged: bool = False
+    name: str,
+    *,
+    senses: Senses | None = None,
+    privileged: bool = False,
+    gain_schedule: GainSchedule | None = None,
 ) -> Callable[[Definition], Definition]: ...
 
 
-def controller(name: Any, *, senses: Senses | None = None, privileged: bool = False) -> Any:
+def controller(
+    name: Any, *, senses: Senses | None = None, privileged: bool = False, gain_schedule: GainSchedule | None = None
+) -> Any:
     """Register a controller under a name, for `load`, training and the command line.
 
     The decorated function takes observations (B, N, K, C, D) and returns accelerations (B, N, D). `senses` declares the
@@ -83,10 +91,11 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
             return -gain * observations[:, :, 0, 0]  # against the mean velocity relative to neighbours
 
     Further arguments of the function are options: `load("brake", gain=4)`, and `brake:gain=4` on the command line. A
-    `privileged` function, an expert, takes the flock and the observations.
+    `privileged` function, an expert, takes the flock and the observations. With a `gain_schedule`, flights multiply its
+    accelerations by a factor that depends on their time step.
 
-    A class declares `senses`, and `privileged` if it applies, in its body (see `LocalController` and
-    `PrivilegedController`); `load("name", **options)` passes options to it. A torch module then also takes NumPy
+    A class declares `senses`, and `privileged` and `gain_schedule` if they apply, in its body (see `LocalController`
+    and `PrivilegedController`); `load("name", **options)` passes options to it. A torch module then also takes NumPy
     arrays. Without a name, `@ef.controller` uses the name of the definition. `comm_radius` and `time_scale` are options
     of every controller, so arguments must have other names.
     """
@@ -105,15 +114,17 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
         if taken := set(UNIT_OPTIONS) & set(_read_parameters(definition)):
             raise InputError(f"{min(taken)} is an option of every controller: rename the argument of {name!r}")
         if isinstance(definition, type):
-            if senses is not None or privileged:
-                raise InputError(f"the class {definition.__name__} must declare senses and privileged in its body")
+            if senses is not None or privileged or gain_schedule is not None:
+                raise InputError(
+                    f"the class {definition.__name__} must declare senses, privileged and gain_schedule in its body"
+                )
             # Weights files and figures read the name from the class.
             definition.name = name  # type: ignore[attr-defined]
             make: Callable[..., Any] = accept_numpy(definition) if is_module(definition) else definition
         else:
             declared = paper_senses("mean", hops=1) if senses is None else senses
             # The controller is made when it is loaded, because its options are not known before.
-            make = partial(_make_function_controller, name, definition, declared, privileged)
+            make = partial(_make_function_controller, name, definition, declared, privileged, gain_schedule)
         CONTROLLERS.parts[name] = RegisteredController(definition, make)
         return definition
 
@@ -121,11 +132,17 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
 
 
 def _make_function_controller(
-    name: str, function: Callable[..., Any], senses: Senses, privileged: bool, /, **options: Any
+    name: str,
+    function: Callable[..., Any],
+    senses: Senses,
+    privileged: bool,
+    gain_schedule: GainSchedule | None,
+    /,
+    **options: Any,
 ) -> FunctionController:
     """Return a controller that calls the function with these options; raise TypeError if it does not take them."""
     inspect.signature(function).bind(*(None,) * (1 + privileged), **options)
-    return FunctionController(name, function, senses, options, privileged)
+    return FunctionController(name, function, senses, options, privileged, gain_schedule)
 
 
 def _read_parameters(definition: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, check_positive
+from equiflock.controllers.gain_schedule import GainSchedule, get_gain_schedule
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import check_comm_radius, check_scale
@@ -49,6 +50,18 @@ class ScaledController:
     def orbit(self) -> Any:
         """Parameters of the orbit technique that the controller was tuned with, if any."""
         return getattr(self.controller, "orbit", None)
+
+    @property
+    def gain_schedule(self) -> GainSchedule | None:
+        """The controller's gain schedule, in the robots' seconds; None for a constant gain."""
+        own = get_gain_schedule(self.controller)
+        return None if own is None else own.scale_time(self.time_scale)
+
+    @property
+    def longest_time_step(self) -> float | None:
+        """Longest time step of the flights in the controller's training, in the robots' seconds; None if unknown."""
+        own = getattr(self.controller, "longest_time_step", None)
+        return None if own is None else own * self.time_scale
 
     @cached_property
     def senses(self) -> Senses:

@@ -173,10 +173,10 @@ def deploy(
         # Agents of kind "package" may have controllers without a program.
         is_exported = deployment.agent != "package"
         program = read_program(controller, start.shape[2], deployment.orbit) if is_exported else None
-        parity = Parity(controller, program)
+        parity = Parity(controller, deployment.time_step, program)
         # Compile the kernels before robots wait for the host.
         list(MessageDelivery(host.radio, controller.senses).compute_arrivals(host.moment.flock))
-        Parity(controller).compare(host.moment, host.parse_commands({}))
+        Parity(controller, deployment.time_step).compare(host.moment, host.parse_commands({}))
         with RobotProcesses(settings, deployment.port, deployment.effective_timeout) as processes:
             swarm = Swarm(host, processes, parity, faults, keep_record)
             swarm.fly(deployment.steps, deployment.rate, on_step)
@@ -206,7 +206,12 @@ def build_robot_settings(
     if kind == "package":
         orbit = None if deployment.orbit is None else asdict(deployment.orbit)
         for agent in agents.values():
-            agent |= {"dimensions": dimensions, "comm_radius": start.comm_radius, "orbit": orbit}
+            agent |= {
+                "time_step": deployment.time_step,
+                "dimensions": dimensions,
+                "comm_radius": start.comm_radius,
+                "orbit": orbit,
+            }
         compile_kernels(controller, **agents[robots[-1]])  # fills the kernel cache, so that robots need not compile
     else:
         plugin, path = None, folder / f"robot.{'h' if kind == 'c' else 'py'}"

@@ -67,8 +67,8 @@ class Parity:
     `program` is the exported program of the robots, which gives the scale of errors; None for agents of kind "package".
     """
 
-    def __init__(self, controller: Controller, program: Program | None = None) -> None:
-        self._decide, _ = make_decision_function(controller)
+    def __init__(self, controller: Controller, time_step: float, program: Program | None = None) -> None:
+        self._decide, _ = make_decision_function(controller, time_step)
         self._program = program
         self.compared_count = self.different_count = 0
         self.largest_difference = self.largest_relative_difference = 0.0

@@ -35,6 +35,7 @@ from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.protocols import Controller, LocalController
 from equiflock.simulation.environment import Environment
 from equiflock.simulation.flight_builder import check_controller, flight
+from equiflock.simulation.simulate import count_steps
 
 
 class DivergedError(InputError):
@@ -178,9 +179,9 @@ class Trainer:
     def collect(self) -> int:
         """Fly one flock of the training set under the mixture, and add a tuple per step to the replay.
 
-        A tuple holds the student's observations and the expert's accelerations of followers. The flight has at most
-        `recipe.steps` steps, fewer if its ending comes earlier. Return the CRC-32 of the added tuples, 0 if there are
-        none.
+        A tuple holds the student's observations and the expert's accelerations of followers, divided by the student's
+        gain at the time step of the flight. The flight is shorter than the recipe's if its ending comes earlier. Return
+        the CRC-32 of the added tuples, 0 if there are none.
         """
         recipe = self.recipe
         rng = make_rng(recipe.seed, "collect", self.epoch)
@@ -190,20 +191,22 @@ class Trainer:
         rules: dict[str, Any] = {"orbit": scenario.orbit, "obstacles": scenario.obstacles}
         # The expert may need other observations than the student.
         sensing = DelayedAggregation(self.expert.senses, **rules)
-        mixture = Mixture(self.expert, self.student, recipe.compute_expert_share(self.epoch), rng, sensing)
+        time_step = recipe.draw_time_step(self.epoch)
+        expert_share = recipe.compute_expert_share(self.epoch)
+        mixture = Mixture(self.expert, self.student, expert_share, rng, time_step, sensing, recipe.gain_margin)
         # The student's messages pass the radio drawn for the epoch; the privileged expert has an ideal radio.
         rules |= {"environment": self.environment, "ending": scenario.ending()}
-        loop = flight(start, mixture, time_step=recipe.time_step, **rules)
+        loop = flight(start, mixture, time_step=time_step, **rules)
         # Leaders and obstacle agents have no observations and no controller, so they provide no training data.
         followers = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)
         observations, targets = [], []
-        for moment in islice(loop, recipe.steps):
+        for moment in islice(loop, count_steps(recipe.duration, time_step)):
             if not moment.flying[0]:
                 break
             # Z of the student and the expert's accelerations, regardless of which of them acted in this step.
             assert mixture.target is not None
             observations.append(moment.observations[0, followers].copy())
-            targets.append(mixture.target[0, followers].astype(np.float32))
+            targets.append((mixture.target[0, followers] / mixture.student_gain).astype(np.float32))
         if not observations:
             return 0
         tuples = self.sample_agents(np.stack(observations), np.stack(targets))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equiflock.controllers.torch_bridge import as_numpy_function
+from equiflock.controllers.gain_schedule import apply_gain_schedule, as_sampled_function, compute_gain
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations
 from equiflock.observations.aggregation import DelayedAggregation
@@ -27,7 +26,9 @@ class Mixture:
         student: a local controller, whose observations the flight computes.
         beta: the probability that the expert acts in a step.
         rng: generator of one number per step.
+        time_step: dt, which sets the gains of expert and student.
         sensing: computes the expert's observations, whose channels and hops may differ from the student's.
+        gain_margin: further factor on the student's accelerations.
     """
 
     privileged: Literal[True] = True
@@ -38,16 +39,19 @@ class Mixture:
         student: LocalController,
         beta: float,
         rng: np.random.Generator,
+        time_step: float,
         sensing: DelayedAggregation | None = None,
+        gain_margin: float = 1.0,
     ) -> None:
         self.senses: Senses = student.senses
         self.beta = beta
         self.rng = rng
         self.target: NDArray[Any] | None = None
-        self.expert = expert
+        self.expert = apply_gain_schedule(expert, time_step)
+        self._call_expert, _ = make_decision_function(self.expert, time_step)
+        self.student_gain = compute_gain(student, time_step)
         # The compiled form, if any, is a snapshot of the current weights.
-        self.call_student: Callable[..., NDArray[Any]] = as_numpy_function(student)
-        self._call_expert, _ = make_decision_function(expert)
+        self.call_student = as_sampled_function(student, self.student_gain * gain_margin)
         self.sensing = sensing or DelayedAggregation(expert.senses)
         self._expert_acts: bool | None = None
 

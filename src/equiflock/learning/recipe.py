@@ -20,6 +20,7 @@ from equiflock._runtime.checks import (
     is_finite,
     shorten_repr,
 )
+from equiflock._runtime.randomness import make_rng
 from equiflock.flock import check_comm_radius
 from equiflock.learning.training_scenarios import TrainingScenario, parse_training_scenarios
 from equiflock.scenarios import RandomDisk
@@ -65,8 +66,11 @@ class DAgger:
     """K, the number of hops, for networks with this option, such as the paper's."""
     flocks: int = 400
     """Number of initial conditions; each epoch draws one of them with replacement."""
-    time_step: float = 0.01
-    """Seconds per step."""
+    time_step: float | str = 0.01
+    """Seconds per step, or a range such as 0.002-0.05 (log-uniform), from which each flight draws."""
+    gain_margin: float = 1.0
+    """Factor on the student's accelerations in its flights, such as 1.3, for networks with a gain schedule: a network
+    that is calm with a larger gain in training has a margin after it."""
     duration: float = 2.0
     """Seconds per flight; overrides the duration of the scenario."""
     comm_radius: float = 1.0
@@ -161,6 +165,7 @@ class DAgger:
             check_count(name, getattr(self, name))
         check_comm_radius(self.comm_radius)
         check_positive("learning_rate", self.learning_rate)
+        check_positive("gain_margin", self.gain_margin)
         check_count("agents", self.min_agents)
         for name in ("seed", "warm_up"):
             check_count(name, getattr(self, name), least=0)
@@ -172,7 +177,8 @@ class DAgger:
         for name in ("expert_share", "least_expert_share", "final_learning_rate"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"{name} must be from 0 to 1; got {getattr(self, name)!r}")
-        count_steps(self.duration, self.time_step)
+        for time_step in self._time_step_ends:
+            count_steps(self.duration, time_step)
         # Building the scenarios checks the fields that they share with the recipe.
         for scenario in self.training_scenarios:
             scenario.check(max(self.flocks, self.validation_flocks))
@@ -194,9 +200,32 @@ class DAgger:
         return int(self.agents.partition("-")[0]) if isinstance(self.agents, str) else self.agents
 
     @property
-    def steps(self) -> int:
-        """T, the number of steps per flight."""
-        return count_steps(self.duration, self.time_step)
+    def _time_step_range(self) -> Range | float:
+        """The time step, or its range."""
+        value = self.time_step
+        return parse_range("time_step", value, "log_uniform") if isinstance(value, str) else value
+
+    @property
+    def _time_step_ends(self) -> tuple[float, float]:
+        """Shortest and longest time step."""
+        value = self._time_step_range
+        return (value.low, value.high) if isinstance(value, Range) else (value, value)
+
+    @property
+    def longest_time_step(self) -> float:
+        """The time step, or the upper end of its range."""
+        return self._time_step_ends[1]
+
+    @property
+    def middle_time_step(self) -> float:
+        """Time step of validations: the middle of the range."""
+        value = self._time_step_range
+        return value.middle if isinstance(value, Range) else value
+
+    def draw_time_step(self, epoch: int) -> float:
+        """Return the time step of an epoch's flight; it depends only on the seed and the epoch."""
+        value = self._time_step_range
+        return value.draw(make_rng(self.seed, "time step", epoch)) if isinstance(value, Range) else value
 
     def compute_expert_share(self, epoch: int) -> float:
         """Return beta_e = max(beta_0^(e + 1), least_expert_share) of epoch e, counted from 0."""

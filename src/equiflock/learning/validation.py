@@ -76,7 +76,7 @@ class Validator:
             simulate(
                 start.flock,
                 controller,
-                time_step=self.recipe.time_step,
+                time_step=self.recipe.middle_time_step,
                 duration=self.recipe.duration,
                 **build_flight_options(start.scenario),
                 environment=environment,

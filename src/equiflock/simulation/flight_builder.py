@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from equiflock._runtime.checks import InputError, shorten_repr
-from equiflock.controllers.torch_bridge import as_numpy_function
+from equiflock._runtime.checks import InputError, TimeStepWarning, check_positive, shorten_repr
+from equiflock.controllers.gain_schedule import as_sampled_function, compute_gain, describe_long_time_step
 from equiflock.features import Senses
 from equiflock.flock import Flock, check_comm_radius
 from equiflock.observations.aggregation import DelayedAggregation, Obstacles
@@ -72,6 +73,8 @@ def flight(
         # The controller can fly with another topology, but not with other channels, hops or units.
         if isinstance(senses, Senses) and _get_observation_spec(senses) != _get_observation_spec(declared):
             raise InputError(f"the controller needs the channels, hops and units of {declared}; got {senses}")
+        if (text := describe_long_time_step(controller, check_positive("time_step", time_step))) is not None:
+            warnings.warn(text, TimeStepWarning, stacklevel=2)
     elif senses is None:
         raise InputError("a flight without a controller needs senses, such as equiflock.paper_senses()")
     if not isinstance(start, Flock):
@@ -82,7 +85,7 @@ def flight(
     environment = apply_shorthands(environment, radio=radio, body=body, failures=failures)
     body, failures = environment.body, None if environment.failures.is_empty else environment.failures
     sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles, radio=environment.radio)
-    decide, compiled = (None, None) if controller is None else make_decision_function(controller)
+    decide, compiled = (None, None) if controller is None else make_decision_function(controller, time_step)
     # Cell order saves time only without an ending, which would need the caller's order at every step.
     is_worthwhile = compiled is not None and ending is None and failures is None and MemoryOrder.is_worthwhile(start)
     order = MemoryOrder(sensing, start.shape[1]) if is_worthwhile else None
@@ -104,7 +107,7 @@ def change_controller(flying: Flight, controller: Controller) -> None:
         raise InputError(
             f"only a flight with DelayedAggregation can change its controller; got {shorten_repr(sensing)}"
         )
-    decide, compiled = make_decision_function(controller)
+    decide, compiled = make_decision_function(controller, flying.time_step)
     sensing.set_senses(controller.senses)
     flying.set_controller(decide, _make_fused_step(controller, compiled, sensing, flying.body), compiled is not None)
 
@@ -126,13 +129,14 @@ def _make_fused_step(controller: object, network: object | None, sensing: Sensin
     return None if network is None else make_fused_step(sensing, network, body)
 
 
-def make_decision_function(controller: Controller) -> DecisionFunctions:
+def make_decision_function(controller: Controller, time_step: float) -> DecisionFunctions:
     """Return the controller as a function of flock and observations, and its compiled form.
 
-    This compiles a network of the package with its present weights (see `as_numpy_function`). The compiled form is None
-    for privileged controllers and for functions that depend on the order of agents.
+    This compiles a network of the package with its present weights, and applies the gain that the controller's schedule
+    has at this time step (see `as_sampled_function`). The compiled form is None for privileged controllers and for
+    functions that depend on the order of agents.
     """
-    function: Any = as_numpy_function(controller)
+    function: Any = as_sampled_function(controller, compute_gain(controller, time_step))
     # A privileged controller indexes the flock, so agents must keep the caller's order.
     if getattr(controller, "privileged", False):
         return DecisionFunctions(function, None)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock._runtime.specs import format_spec
+from equiflock.controllers.gain_schedule import describe_long_time_step
 from equiflock.flock import NO_OBSTACLE, Condition, Conditions, Flock, Role
 from equiflock.observations.orbit import Orbit
 from equiflock.protocols import Controller
@@ -77,7 +78,7 @@ class LiveSimulation:
             )
             for (controller, options), orbit in zip(controllers, self._orbits, strict=True)
         ]
-        self._warnings = [describe_disagreement(scenario, controller) for controller, _ in controllers]
+        self._warnings = [self._describe_risk(scenario, controller) for controller, _ in controllers]
         self._draw_count = 0
         """Number of random draws for user actions so far."""
 
@@ -109,9 +110,14 @@ class LiveSimulation:
         """Centre x, y and radius of every obstacle except walls; requests index obstacles in this order."""
         return obstacle_disks(self.flights[0].flock)
 
+    def _describe_risk(self, scenario: Scenario, controller: object) -> str | None:
+        """Return a message if scenario and law differ in an option, or the time step is too long, else None."""
+        text = describe_disagreement(scenario, controller)
+        return describe_long_time_step(controller, self.setting.time_step) if text is None else text
+
     @property
     def warning(self) -> str | None:
-        """A message about the first option, such as the pattern, in which scenario and law differ, or None."""
+        """A message about the first flight whose controller does not fit the scenario or the time step, or None."""
         return next((text for text in self._warnings if text is not None), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -183,7 +189,7 @@ class LiveSimulation:
         controller = self._load(self.setting.controllers[panel], options)
         check_controller_memory(controller, live.flock)
         live.change_controller(controller, options)
-        self._warnings[panel] = describe_disagreement(self.setting.make(), controller)
+        self._warnings[panel] = self._describe_risk(self.setting.make(), controller)
         self.setting = self.setting.replace_law_options(panel, options)
 
     def fail_agents(self, kind: FailureKind, agents: int) -> None:

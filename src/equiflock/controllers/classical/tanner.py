@@ -27,6 +27,7 @@ from equiflock._runtime.jit import Array, Index, kernel
 from equiflock._runtime.memory import as_read_only
 from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.pair_law import DEFAULT_CLAMP, sum_over_all_pairs
+from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.controllers.registry import controller
 from equiflock.features import PAPER_FEATURES, Channel, Senses, Topology, feature, find_feature, paper_senses
 from equiflock.flock import LEADER, OBSTACLE, Flock, Observations, Roles, Vectors
@@ -191,6 +192,47 @@ class Tanner(TannerLaw):
         if not flock.all_working:
             roles = as_read_only(np.where(flock.muted, np.int8(OBSTACLE), roles))
         return _compute_accelerations(flock.velocities, roles, far_gradients, observations, self.tanner_args)
+
+    def scale_output(self, factor: float) -> Tanner:
+        """Return the law with all accelerations multiplied by a factor, which is multiplied into gains and clamp."""
+        if self.velocity_gain is None:
+            raise InputError("only a law with a velocity_gain can be scaled: the paper's gain is N")
+        return Tanner(
+            clamp=None if self.clamp is None else self.clamp * factor,
+            clamp_by=self.clamp_by,
+            potential=self.potential,
+            attraction=self.attraction,
+            cut_off=self.cut_off,
+            aim=self.aim,
+            hold=self.hold * factor,
+            velocity_gain=self.velocity_gain * factor,
+            potential_gain=self.potential_gain * factor,
+        )
+
+
+@controller("tanner-bounded")
+@dataclass(frozen=True)
+class TannerBounded(Tanner):
+    """An expert whose gain does not grow with the flock, and falls with the sampling period: starling's expert.
+
+    Its velocity gain is 25 per second at a time step of 0.02 s, so an agent corrects half of its velocity error in one
+    step. It attracts beyond 0.65, brakes agents that separate, and aims at the leaders if there are any.
+    """
+
+    clamp: float | None = 75.0
+    """C, the largest norm of an acceleration at a time step of 0.02 s; None for no clamp."""
+    attraction: float = 0.65
+    """The distance d in U(r) = d^2 / r^2 + ln r^2 beyond which agents attract each other."""
+    aim: Aim = "leaders"
+    """Target of the velocities: the mean velocity of the "flock", or of its "leaders" if it has any."""
+    hold: float = 112.0
+    """h, gain of the brake on agents about to lose contact: a_i includes - h times the mean of "leaving"."""
+    velocity_gain: float | None = 25.0
+    """g in - g (v_i - aim), per second."""
+    potential_gain: float = 0.25
+    """p, factor on the sum of grad U."""
+
+    gain_schedule: ClassVar[GainSchedule] = GainSchedule(period=0.02)
 
 
 @controller("tanner-dynamic")

@@ -7,7 +7,7 @@ module are built from it. The functions here describe the paper's four networks 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from equiflock._runtime.checks import InputError, check_choice, check_count
 from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.tanner import LEAVING_FEATURE
+from equiflock.controllers.gain_schedule import LARGEST_GAIN, GainSchedule
 from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_channels
 
 Activation: TypeAlias = Literal["tanh", "scale-tanh", "scale-log"]
@@ -65,6 +66,8 @@ class Architecture:
     """Arguments that recreate the architecture; weights files store them as JSON."""
     biases: BiasInit = field(default="zero", compare=False)
     """Initial biases; not among the options, because trained weights replace them."""
+    gain_schedule: GainSchedule | None = None
+    """Factor on the accelerations at a sampling period; None for a constant gain."""
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
@@ -105,6 +108,10 @@ class Architecture:
         """Index of the first channel over obstacles only; None if there is none."""
         return obstacle_channel(self.senses)
 
+    def without_gain_schedule(self) -> Architecture:
+        """Return the same network with a constant gain."""
+        return replace(self, gain_schedule=None, options={**self.options, GAIN_PERIOD: None})
+
 
 def obstacle_channel(senses: Senses) -> int | None:
     """Return the index of the first channel over obstacles only; None if there is none."""
@@ -122,12 +129,15 @@ def describe_tdagnn(
     groups: bool = False,
     biases: BiasInit = "zero",
     hop_mean: HopMean = "receiver",
+    gain_period: float | None = None,
+    largest_gain: float = LARGEST_GAIN,
 ) -> Architecture:
     """Return convolutions C D -> 32 (over all K hops) -> 32 -> D with bias; tanh after the first or the first two.
 
     `channels` replace the paper's three; with `groups`, channels distinguish the agent's own group (`group_channels`).
     The paper does not specify the initial `biases`: they are zero, or uniform in [-1, 1] / sqrt(fan_in) as in torch's
-    convolutions. Weights are drawn before biases, so they are the same in both cases.
+    convolutions. Weights are drawn before biases, so they are the same in both cases. With a `gain_period`, outputs are
+    multiplied by min(largest_gain, gain_period / dt) at the time step dt (`GainSchedule`).
     """
     senses = _make_senses(aggregation, hops, channels, groups, hop_mean)
     check_count("dimensions", dimensions, least=2)
@@ -135,8 +145,9 @@ def describe_tdagnn(
     first = Convolution("layers.0", senses.width * dimensions, 32, hops)
     second, third = Convolution("layers.1", 32, 32), Convolution("layers.2", 32, dimensions)
     parts: tuple[Part, ...] = (first, "tanh", second, "tanh", third) if second_tanh else (first, "tanh", second, third)
-    options = {**_make_options(senses, DEFAULT_AGGREGATION.get(name, "sum")), "dimensions": dimensions}
-    return Architecture(name, senses, parts, False, dimensions, options=options, biases=biases)
+    schedule = None if gain_period is None else GainSchedule(gain_period, largest_gain)
+    options = {**_make_options(senses, DEFAULT_AGGREGATION.get(name, "sum"), schedule), "dimensions": dimensions}
+    return Architecture(name, senses, parts, False, dimensions, options=options, biases=biases, gain_schedule=schedule)
 
 
 def describe_etdagnn(
@@ -148,12 +159,14 @@ def describe_etdagnn(
     groups: bool = False,
     hop_mean: HopMean = "receiver",
     near: bool = False,
+    gain_period: float | None = None,
+    largest_gain: float = LARGEST_GAIN,
 ) -> Architecture:
     """Return equivariant convolutions of vectors C -> 16 (over all K hops) -> 16 -> 1, for any dimension.
 
     Scale-log precedes the first, scale-tanh follows it. The network commutes with every rotation and reflection. With
     `near`, which needs a channel among obstacles, agents with an obstacle in any of their K hops use a second set of
-    weights. `channels` and `groups` are as for `describe_tdagnn`.
+    weights. `channels`, `groups`, `gain_period` and `largest_gain` are as for `describe_tdagnn`.
     """
     senses = _make_senses(aggregation, hops, channels, groups, hop_mean)
     if near:
@@ -165,8 +178,9 @@ def describe_etdagnn(
         Convolution("layers.3", 16, 16),
         Convolution("layers.4", 16, 1),
     )
-    options = {**_make_options(senses, "mean"), **({"near": True} if near else {})}
-    return Architecture(name, senses, parts, True, near=near, options=options)
+    schedule = None if gain_period is None else GainSchedule(gain_period, largest_gain)
+    options = {**_make_options(senses, "mean", schedule), **({"near": True} if near else {})}
+    return Architecture(name, senses, parts, True, near=near, options=options, gain_schedule=schedule)
 
 
 def check_obstacle_channel(name: str, senses: Senses) -> None:
@@ -206,14 +220,20 @@ def _make_senses(
     return Senses(cast(tuple[Channel, ...], tuple(channels)), hops, hop_mean=hop_mean)
 
 
-def _make_options(senses: Senses, default: Aggregation) -> dict[str, Any]:
-    """Return options for weights files: hops, and channels and hop mean unless they are the paper's, with `default`."""
+def _make_options(senses: Senses, default: Aggregation, schedule: GainSchedule | None) -> dict[str, Any]:
+    """Return options for weights files: hops, and what differs from the paper, which has the aggregation `default`."""
     options: dict[str, Any] = {"hops": senses.hops}
     if senses.channels != paper_channels(default):
         options["channels"] = [list(channel) for channel in senses.channels]
     if senses.hop_mean != "receiver":
         options["hop_mean"] = senses.hop_mean
+    if schedule is not None:
+        options |= {GAIN_PERIOD: schedule.period, "largest_gain": schedule.largest}
     return options
+
+
+GAIN_PERIOD = "gain_period"
+"""Option that gives a network a gain schedule."""
 
 
 DEFAULT_AGGREGATION: dict[str, Aggregation] = {"tdagnn-tf-mean": "mean"}

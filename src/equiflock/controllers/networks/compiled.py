@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.jit import Array, Index, kernel
+from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.controllers.networks.architecture import Architecture
 from equiflock.controllers.networks.chain import (
     ACTIVATION,
@@ -89,7 +90,8 @@ class CompiledNetwork:
     """A network as a function of observations (B, N, K, C, D) that returns accelerations (B, N, D).
 
     The architecture must be one that `is_chain`. The float32 tensors are copied, so later changes have no effect.
-    `orbit` has the parameters of the orbit technique that the weights were tuned with, if any.
+    `orbit` has the parameters of the orbit technique that the weights were tuned with, if any. A call returns
+    accelerations without the factor of the gain schedule, which flights apply at their time step.
     """
 
     order_independent: ClassVar[bool] = True
@@ -97,6 +99,8 @@ class CompiledNetwork:
     architecture: Architecture
     tensors: Mapping[str, NDArray[np.float32]]
     orbit: Orbit | None = None
+    longest_time_step: float | None = None
+    """Longest time step of the flights in training; None if unknown."""
 
     def __post_init__(self) -> None:
         copies = {name: np.array(self.tensors[name], np.float32) for name in self.architecture.tensor_shapes}
@@ -126,6 +130,11 @@ class CompiledNetwork:
         return self.architecture.options
 
     @property
+    def gain_schedule(self) -> GainSchedule | None:
+        """Factor on the accelerations at a sampling period; None for a constant gain."""
+        return self.architecture.gain_schedule
+
+    @property
     def size(self) -> int:
         """Number of weights."""
         return sum(tensor.size for tensor in self.tensors.values())
@@ -144,6 +153,18 @@ class CompiledNetwork:
     def compiled_form(self) -> CompiledNetwork:
         """Return the network itself."""
         return self
+
+    def scale_output(self, factor: float) -> CompiledNetwork:
+        """Return the network with accelerations multiplied by a factor, and a constant gain.
+
+        The factor is multiplied into the last layer, so evaluation costs the same.
+        """
+        last = self.architecture.convolutions[-1]
+        tensors = {
+            name: tensor * np.float32(factor) if name.startswith((f"{last.name}.", f"{last.near}.")) else tensor
+            for name, tensor in self.tensors.items()
+        }
+        return CompiledNetwork(self.architecture.without_gain_schedule(), tensors, self.orbit, self.longest_time_step)
 
     def __call__(self, observations: Observations) -> Vectors:
         """Return accelerations (B, N, D), computed on several threads; their number does not change the result."""

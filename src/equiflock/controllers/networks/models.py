@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from equiflock._runtime.checks import InputError
+from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.controllers.networks.architecture import (
     Activation,
     Architecture,
@@ -131,6 +132,11 @@ class _BaseNetwork(nn.Module):
         super().__init__()
         self.architecture = architecture
         self.name, self.senses, self.dimensions = architecture.name, architecture.senses, architecture.dimensions
+
+    @property
+    def gain_schedule(self) -> GainSchedule | None:
+        """Factor on the accelerations that flights apply, and `forward` does not; None for a constant gain."""
+        return self.architecture.gain_schedule
 
     @property
     def options(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -41,6 +42,8 @@ class Weights(NamedTuple):
     options: dict[str, Any]
     orbit: Orbit | None
     """Parameters of the orbit technique that the weights were tuned with, if any."""
+    longest_time_step: float | None
+    """Longest time step of the training's flights; None if the file has no recipe."""
 
 
 def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
@@ -77,7 +80,7 @@ def read_weights(path: str | os.PathLike[str]) -> Weights:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise InputError(f"the weights in {path} must be finite; got NaN or infinity")
-    return Weights(tensors, name, options, orbit)
+    return Weights(tensors, name, options, orbit, _read_longest_time_step(metadata, path))
 
 
 def read_training_radius(path: str | os.PathLike[str]) -> float:
@@ -88,6 +91,18 @@ def read_training_radius(path: str | os.PathLike[str]) -> float:
     # An option of the scenario overrides the recipe's field.
     config = {**recipe, **parse_spec(str(recipe.get("scenario", ""))).options}
     return check_positive(f"comm_radius in the recipe of {path}", config.get("comm_radius", 1.0))
+
+
+def _read_longest_time_step(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> float | None:
+    """Return the longest time step of a file's recipe: `time_step`, or the upper end of its range, as in 0.01-0.05."""
+    recipe = metadata.get("recipe")
+    if not isinstance(recipe, Mapping) or "time_step" not in recipe:
+        return None
+    try:
+        longest = float(re.split(r"(?<!e)-", str(recipe["time_step"]))[-1])
+    except ValueError:
+        raise InputError(f"time_step in the recipe of {path} must be a number or a range") from None
+    return check_positive(f"time_step in the recipe of {path}", longest)
 
 
 def write_tensors(
