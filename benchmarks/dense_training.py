@@ -43,6 +43,7 @@ from equiflock.evaluation.benchmark import measure_best_time
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.recipe import DAgger
 from equiflock.protocols import LocalController, PrivilegedController
+from equiflock.simulation.simulate import count_steps
 
 Array = NDArray[Any]
 
@@ -160,8 +161,8 @@ class DenseTrainer:
         recipe = self.recipe
         start = self.starts[int(self.rng.integers(recipe.flocks))]
         positions, velocities = start.positions[0].copy(), start.velocities[0].copy()
-        state = None
-        for _ in range(recipe.steps):
+        state, time_step = None, recipe.middle_time_step
+        for _ in range(count_steps(recipe.duration, recipe.middle_time_step)):
             features, adjacency = compute_pairwise(positions, velocities, recipe.comm_radius)
             state = advance_state(features, adjacency, recipe.hops, state)
             accelerations = target = compute_expert(velocities, features, CLAMP)
@@ -169,8 +170,8 @@ class DenseTrainer:
                 with torch.no_grad():
                     accelerations = self.network(state.values, state.operators)[0].numpy().astype(np.float64)
             self.store(Sample(state, torch.tensor(target[None], dtype=torch.float32)))
-            positions += velocities * recipe.time_step + accelerations * (recipe.time_step**2 / 2)
-            velocities += accelerations * recipe.time_step
+            positions += velocities * time_step + accelerations * (time_step**2 / 2)
+            velocities += accelerations * time_step
 
     def store(self, sample: Sample) -> None:
         """Append a sample, or replace the oldest one if the buffer is full."""
@@ -205,7 +206,9 @@ def check_equivalence(recipe: DAgger, steps: int = 5) -> None:
         weights.bias.data = cast(Tensor, layer.bias).data  # type: ignore[union-attr]
     teacher = cast(PrivilegedController, ef.load("tanner", clamp=CLAMP))
     state = None
-    loop = ef.flight(ef.random_disk(1, recipe.min_agents), cast(LocalController, ours), time_step=recipe.time_step)
+    loop = ef.flight(
+        ef.random_disk(1, recipe.min_agents), cast(LocalController, ours), time_step=recipe.middle_time_step
+    )
     for moment in islice(loop, steps):
         flock = moment.flock
         features, adjacency = compute_pairwise(flock.positions[0], flock.velocities[0], recipe.comm_radius)
@@ -229,7 +232,7 @@ def make_trainer(name: str, seed: int) -> TrainerProtocol:
     controller = "tdagnn" if name == DENSE else name
     recipe = DAgger(controller=controller, seed=seed, flocks=10, expert_share=0.5, validate_every=1_000_000)
     trainer: TrainerProtocol = DenseTrainer(replace(recipe, capacity=BUFFER_SIZE)) if name == DENSE else Trainer(recipe)
-    for _ in range(BUFFER_SIZE // recipe.steps):
+    for _ in range(BUFFER_SIZE // count_steps(recipe.duration, recipe.middle_time_step)):
         trainer.collect()
     trainer.update()
     return trainer

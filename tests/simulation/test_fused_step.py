@@ -30,7 +30,7 @@ ETDAGNN = ef.load("etdagnn")
 
 def apart(start: Flock, controller: Any, *, ending: Any = None, time_step: float = 0.01, **rules: Any) -> Flight:
     """The slow twin: the same parts, one after the other."""
-    sensing, (decide, _) = DelayedAggregation(controller.senses, **rules), make_decision_function(controller)
+    sensing, (decide, _) = DelayedAggregation(controller.senses, **rules), make_decision_function(controller, time_step)
     return Flight(start, sensing, decide, DoubleIntegrator(), time_step=time_step, ending=ending)
 
 
@@ -175,7 +175,7 @@ def test_a_flight_of_one_s_own_sees_every_moment(calls: list[int]) -> None:
     start = ef.random_disk(1, 50, seed=3)
     sensing, (decide, compiled), body = (
         DelayedAggregation(ETDAGNN.senses),
-        make_decision_function(ETDAGNN),
+        make_decision_function(ETDAGNN, 0.01),
         DoubleIntegrator(),
     )
     step = fused_step.make_fused_step(sensing, compiled, body)

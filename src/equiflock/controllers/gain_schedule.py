@@ -101,7 +101,7 @@ def as_sampled_function(controller: Controller, gain: float) -> Callable[..., ND
     function = as_numpy_function(controller)
     # The compiled form of a torch module.
     scale_compiled = getattr(function, "scale_output", None)
-    return _multiply(function, gain) if scale_compiled is None else scale_compiled(gain)  # type: ignore[no-any-return]
+    return _multiply(function, gain) if scale_compiled is None else scale_compiled(gain)
 
 
 def _multiply(function: Callable[..., NDArray[Any]], gain: float) -> Callable[..., NDArray[Any]]:

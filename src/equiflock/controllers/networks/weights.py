@@ -42,7 +42,7 @@ class Weights(NamedTuple):
     options: dict[str, Any]
     orbit: Orbit | None
     """Parameters of the orbit technique that the weights were tuned with, if any."""
-    longest_time_step: float | None
+    longest_time_step: float | None = None
     """Longest time step of the training's flights; None if the file has no recipe."""
 
 
