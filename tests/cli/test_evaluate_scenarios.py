@@ -140,6 +140,20 @@ def test_the_scenarios_of_the_package_have_no_such_measures(name: str) -> None:
     check_reportable(make_scenario(name))
 
 
+def test_a_measure_may_be_a_metric_that_every_evaluation_has() -> None:
+    text = OWN_SCENARIO.format(name="shaky", more="", ending="unused")
+    Path("shaky.py").write_text(text.replace(", spread)", ", 'jerk', 'peak_acceleration_norm')"))
+    small = "--flocks", "3", "--duration", "0.1", "--time-step", "0.02", "--workers", "1"
+    evaluate("tanner", "tanner-dynamic", "--scenario", "shaky", "--plugin", "shaky.py", *small, "--out", "mine")
+    flights = pd.read_csv("mine/flights.csv")
+    # A metric of a flight is what its column says, not the last value of the curve.
+    assert (flights.peak_acceleration_norm == flights.peak_acceleration).all()
+    curves = pd.read_csv("mine/shaky.csv")
+    first = curves[(curves.metric == "jerk") & (curves.time == 0.0)]
+    assert (first["median"] == 0.0).all()
+    assert (flights.jerk > 0.0).all()
+
+
 def test_a_scenario_without_an_ending_cannot_report_failures(capsys: pytest.CaptureFixture[str]) -> None:
     Path("endless.py").write_text(OWN_SCENARIO.format(name="endless", more="figure = 'endings'", ending="unused"))
     errors = failure(capsys, "etdagnn", "--scenario", "endless", "--plugin", "endless.py", *SMALL)
