@@ -12,6 +12,7 @@ from equiflock._runtime.checksums import read_json
 from equiflock.cli import terminal as console
 from equiflock.evaluation.evaluate import check_reportable
 from equiflock.scenarios.registry import make_scenario, scenario_names
+from equiflock.simulation.metrics import Effort
 from tests.cli.test_evaluate import SMALL, evaluate, failure
 
 
@@ -81,7 +82,8 @@ def test_a_plugin_scenario_is_evaluated_by_its_outcomes_and_measures(
     own = ("--scenario", module, "--plugin", f"{module}.py", "--distance", "0.2", "--flocks", "4", "--workers", workers)
     evaluate("etdagnn", *own, "--out", "mine")
     table = pd.read_csv("mine/flights.csv")
-    assert set(table.columns) == {"flock", "outcome", "failed", "seconds", "spread", "controller", "seed"}
+    own_columns = {"flock", "outcome", "failed", "seconds", "spread", "controller", "seed"}
+    assert set(table.columns) == own_columns | set(Effort._fields)
     assert (table.failed == (table.outcome != "AWAY")).all()
     summary = pd.read_csv("mine/summary.csv").set_index(["controller", "metric"])
     assert summary.share["etdagnn", "ended: away"] == 1.0 - summary.share["etdagnn", "failed"]
