@@ -483,8 +483,8 @@ def read_frame(content: bytes) -> list[NDArray[Any]]:
     kind, panels, *moment = struct.unpack_from("<IIdd", content)
     results, at = [np.array([kind, panels]), np.array(moment)], 24
     for _ in range(panels):
-        header = struct.unpack_from("<IIIIII6d", content, at)
-        at += struct.calcsize("<IIIIII6d")
+        header = struct.unpack_from("<IIIIII8d", content, at)
+        at += struct.calcsize("<IIIIII8d")
         agents, edges, lost, disks = header[:4]
         results += [np.array(header[:6]), np.array(header[6:])]
         vectors = [("<f4", agents, 2)] * 3 + [("<f4", disks, 3), ("<u4", edges, 2), ("<u4", lost, 2)]
