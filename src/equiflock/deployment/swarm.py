@@ -21,6 +21,7 @@ from typing import Any, get_args
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock._runtime.scratch_directory import make_scratch_directory
 from equiflock.controllers import load
+from equiflock.controllers.gain_schedule import get_gain_schedule
 from equiflock.deployment.export import export
 from equiflock.deployment.export.program import check_local, read_program
 from equiflock.deployment.exported_agents import AgentKind, compile_header
@@ -36,6 +37,7 @@ from equiflock.deployment.swarm_results import (
     Parity,
     build_result_table,
     compute_drift,
+    compute_mean_norm,
     find_failed_agents,
 )
 from equiflock.flock import Condition, Flock
@@ -76,7 +78,7 @@ class Deployment:
 
     agent: AgentKind = "numpy"
     time_step: float = 0.01
-    """dt, in seconds of flight."""
+    """dt, in seconds of flight: the sampling period that robots pass to controllers with a gain schedule."""
     steps: int = 200
     environment: Environment = DEFAULT_ENVIRONMENT
     """Radio and body; its failures are the agents whose processes are killed."""
@@ -219,6 +221,9 @@ def build_robot_settings(
             program = str(export(controller, path, dimensions=dimensions, orbit=deployment.orbit)[0])
         except InputError as error:
             raise InputError(f"{error}; {EXPORT_HINT}") from None
+        if get_gain_schedule(controller) is not None:
+            for agent in agents.values():
+                agent["period"] = deployment.time_step
     if kind == "c":
         program = str(compile_header(program, folder / "robot.so", neighbours=start.shape[1]))
     faults = deployment.assign_faults(robots)
@@ -369,6 +374,7 @@ class Swarm:
             self.parity.stop_reason = self.parity.stop_reason or f"from step {step} on, when agent {number} {fault}"
         commands = host.parse_commands(contents)
         self.parity.compare(host.moment, commands)
+        self.log.acceleration_norms.append(compute_mean_norm(host.moment.flock, commands))
         failed = dict.fromkeys(working & set(self.log.lost_robots), Condition.STOPPED)
         # A robot that sends garbage is SILENT in the simulator: it flies on.
         if step + 1 == self.faults.step:
