@@ -113,6 +113,11 @@ class Deployment:
             )
 
     @property
+    def sampling_period(self) -> float:
+        """Period for the agents' gain schedule, in seconds: a time step, and the radio's latency."""
+        return self.time_step * (1 + self.environment.radio.latency)
+
+    @property
     def flight_options(self) -> dict[str, Any]:
         """Arguments of `flight`: time step, environment and orbit technique."""
         return {"time_step": self.time_step, "environment": self.environment, "orbit": self.orbit}
@@ -175,10 +180,10 @@ def deploy(
         # Agents of kind "package" may have controllers without a program.
         is_exported = deployment.agent != "package"
         program = read_program(controller, start.shape[2], deployment.orbit) if is_exported else None
-        parity = Parity(controller, deployment.time_step, program)
+        parity = Parity(controller, deployment.sampling_period, program)
         # Compile the kernels before robots wait for the host.
         list(MessageDelivery(host.radio, controller.senses).compute_arrivals(host.moment.flock))
-        Parity(controller, deployment.time_step).compare(host.moment, host.parse_commands({}))
+        Parity(controller, deployment.sampling_period).compare(host.moment, host.parse_commands({}))
         with RobotProcesses(settings, deployment.port, deployment.effective_timeout) as processes:
             swarm = Swarm(host, processes, parity, faults, keep_record)
             swarm.fly(deployment.steps, deployment.rate, on_step)
@@ -209,7 +214,7 @@ def build_robot_settings(
         orbit = None if deployment.orbit is None else asdict(deployment.orbit)
         for agent in agents.values():
             agent |= {
-                "time_step": deployment.time_step,
+                "period": deployment.sampling_period,
                 "dimensions": dimensions,
                 "comm_radius": start.comm_radius,
                 "orbit": orbit,
@@ -223,7 +228,7 @@ def build_robot_settings(
             raise InputError(f"{error}; {EXPORT_HINT}") from None
         if get_gain_schedule(controller) is not None:
             for agent in agents.values():
-                agent["period"] = deployment.time_step
+                agent["period"] = deployment.sampling_period
     if kind == "c":
         program = str(compile_header(program, folder / "robot.so", neighbours=start.shape[1]))
     faults = deployment.assign_faults(robots)

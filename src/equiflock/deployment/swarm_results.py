@@ -74,9 +74,9 @@ class Parity:
     `program` is the exported program of the robots, which gives the scale of errors; None for agents of kind "package".
     """
 
-    def __init__(self, controller: Controller, time_step: float, program: Program | None = None) -> None:
-        self._decide, _ = make_decision_function(controller, time_step)
-        self._program, self._time_step = program, time_step
+    def __init__(self, controller: Controller, period: float, program: Program | None = None) -> None:
+        self._decide, _ = make_decision_function(controller, period)
+        self._program, self._period = program, period
         self.compared_count = self.different_count = 0
         self.largest_difference = self.largest_relative_difference = 0.0
         """Largest difference, absolute and relative (see `TOLERANCE`)."""
@@ -93,7 +93,7 @@ class Parity:
         if self._program is None:
             relative = distances / max(np.linalg.norm(expected, axis=1).max(), 1.0)
         else:
-            terms = self._program.compute_magnitude(moment.observations[0], self._time_step)
+            terms = self._program.compute_magnitude(moment.observations[0], self._period)
             relative = (np.abs(commands - expected) / terms).max(axis=1)[working]
         self.compared_count += len(distances)
         self.different_count += int((relative > TOLERANCE).sum())
