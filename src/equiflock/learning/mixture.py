@@ -51,9 +51,11 @@ class Mixture:
         self.target: NDArray[Any] | None = None
         self.expert = apply_gain_schedule(expert, time_step)
         self._call_expert, _ = make_decision_function(self.expert, time_step)
-        self.student_gain = compute_gain(student, time_step, latency)
+        # The student learns the same accelerations whatever the latency, with which only its flights are gentler.
+        self.student_gain = compute_gain(student, time_step)
+        flown_gain = compute_gain(student, time_step, latency) * gain_margin
         # The compiled form, if any, is a snapshot of the current weights.
-        self.call_student = as_sampled_function(student, self.student_gain * gain_margin)
+        self.call_student = as_sampled_function(student, flown_gain)
         self.sensing = sensing or DelayedAggregation(expert.senses)
         self._expert_acts: bool | None = None
 
