@@ -112,7 +112,7 @@ def aggregate_flocks(
     _, N, D = positions.shape
     cells, no_ids = make_cell_list(N), np.empty(0, np.int64)
     order, starts = cells.order, cells.starts
-    older_size = previous.shape[2] - compute_first_hop_size(channel_spec.table, D)
+    older_size = observations.shape[2] - compute_first_hop_size(channel_spec.table, D)
     is_delayed = False if packed_radio is None else unpack_radio_args(packed_radio, steps_ahead).measuring.is_delayed
     state = make_records(N, D, older_size, is_delayed)
     buffers = make_batch_buffers(N, D, channel_spec.table is not None or packed_radio is not None)
@@ -286,7 +286,7 @@ def aggregate_listed(
     obstacle_rule, _, channel_spec = unpack_kernel_args(packed_args)
     _, N, D = positions.shape
     order, no_ids = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
-    older_size = previous.shape[2] - compute_first_hop_size(channel_spec.table, D)
+    older_size = observations.shape[2] - compute_first_hop_size(channel_spec.table, D)
     is_delayed = False if packed_radio is None else unpack_radio_args(packed_radio, np.int64(0)).measuring.is_delayed
     shift, none, fine = np.uintp(N if is_delayed else 0), np.int64(0), True
     state = make_records(N, D, older_size, is_delayed)

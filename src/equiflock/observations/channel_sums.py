@@ -40,7 +40,10 @@ LARGEST_SUM = 1e30
 MIN_SQUARED_DISTANCE = np.float32(MIN_DISTANCE * MIN_DISTANCE)
 ZERO, UNIT = np.float32(0.0), np.float32(1.0)
 # Columns are unsigned: a signed one that is not constant is tested for its sign at every use.
-_, U1, U2, U3, U4, U5, U6, U7, U8, U9, U10, U11 = map(np.uintp, range(COLUMNS_PER_PASS))
+U0, U1, U2, U3, U4, U5, U6, U7, U8, U9, U10, U11, U12, U13, U14, U15 = map(np.uintp, range(COLUMNS_PER_PASS))
+U16 = np.uintp(COLUMNS_PER_PASS)
+NO_SUMS = (ZERO,) * COLUMNS_PER_PASS
+"""Sums of columns over an empty list."""
 SLP_SETTING = "SLP_VECTORIZE"
 """The name in `numba.config`; in versions of Numba without it, kernels are merely slower."""
 
@@ -114,7 +117,7 @@ def _aggregate_paper_nd(
     begin = np.uintp(0)
     for a in range(batch.agents):
         s, end = batch.first + a, ends[a]
-        # Sums of v_ij (v), of r_ij / |r_ij|^4 (a) and r_ij / |r_ij|^2 (b), and of twelve columns of the older hops (p).
+        # Sums of v_ij (v), of r_ij / |r_ij|^4 (a) and r_ij / |r_ij|^2 (b), and of the older hops (p, q).
         u, v, w = record_velocities[s, 0], record_velocities[s, 1], record_velocities[s, 2] if D == 3 else 0.0
         v0, v1, v2 = 0.0, 0.0, 0.0
         # The loop sums v_ij = v_i for obstacle agents; start with the difference to the virtual velocity.
@@ -122,23 +125,22 @@ def _aggregate_paper_nd(
             v0 = virtual_velocities[a, 0] - obstacle_counts[a] * u
             v1 = virtual_velocities[a, 1] - obstacle_counts[a] * v
         a0 = a1 = a2 = b0 = b1 = b2 = ZERO
-        p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p8 = p9 = p10 = p11 = ZERO
+        p, q = NO_SUMS, NO_SUMS
         for e in range(begin, end):
             j = np.uintp(senders[e])
             if is_measured:
-                v0, v1 = v0 + vectors[D, e], v1 + vectors[D + 1, e]
+                v0, v1 = v0 + vectors[e, D], v1 + vectors[e, D + 1]
             else:
                 v0, v1 = v0 + (u - record_velocities[j, 0]), v1 + (v - record_velocities[j, 1])
             b0, b1 = b0 + offsets[0, e], b1 + offsets[1, e]
             a0, a1 = a0 + offsets[D, e], a1 + offsets[D + 1, e]
             if D == 3:
-                v2 += vectors[5, e] if is_measured else w - record_velocities[j, 2]
+                v2 += vectors[e, 5] if is_measured else w - record_velocities[j, 2]
                 b2, a2 = b2 + offsets[2, e], a2 + offsets[5, e]
             if older_size > 0:
-                p0, p1, p2 = p0 + older_hops[j, 0], p1 + older_hops[j, 1], p2 + older_hops[j, 2]
-                p3, p4, p5 = p3 + older_hops[j, 3], p4 + older_hops[j, 4], p5 + older_hops[j, 5]
-                p6, p7, p8 = p6 + older_hops[j, 6], p7 + older_hops[j, 7], p8 + older_hops[j, 8]
-                p9, p10, p11 = p9 + older_hops[j, 9], p10 + older_hops[j, 10], p11 + older_hops[j, 11]
+                p = _add_columns(p, older_hops, j, U0)
+            if older_size > COLUMNS_PER_PASS:
+                q = _add_columns(q, older_hops, j, U16)
         # Hop 1 is the sum or the mean, hops 2 .. K are means.
         per_degree = 1.0 / float(max(end - begin, np.uintp(1)))
         scale = per_degree if is_mean else 1.0
@@ -149,11 +151,12 @@ def _aggregate_paper_nd(
         if D == 3:
             observations[i, 2], observations[i, 5], observations[i, 8] = v2 * scale, a2 * single, b2 * single
         if older_size > 0:
-            sums = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
-            _store_means(sums, np.float32(per_degree), line, observations, i, C * D)
+            _store_means(p, np.float32(per_degree), line, observations, i, C * D)
+        if older_size > COLUMNS_PER_PASS:
+            _store_means(q, np.float32(per_degree), line, observations, i, C * D + COLUMNS_PER_PASS)
         begin = end
-    # The columns of the older hops after the first pass: more than three hops or channels, or D = 3.
-    for column in range(COLUMNS_PER_PASS, older_size, COLUMNS_PER_PASS):
+    # The columns of the older hops after the first two passes.
+    for column in range(2 * COLUMNS_PER_PASS, older_size, COLUMNS_PER_PASS):
         average_older_hops(C * D + column, column, batch, records, observations)
 
 
@@ -173,19 +176,43 @@ def _weigh_offsets(D: Index, offsets: Array, entries: Index) -> None:
 
 
 @inline_kernel
+def _add_columns(p: tuple[Any, ...], older_hops: Array, j: Index, c: Index) -> tuple[Any, ...]:
+    """Return the sixteen sums p plus the columns c .. c + 15 of record j."""
+    return (
+        p[0] + older_hops[j, c],
+        p[1] + older_hops[j, c + U1],
+        p[2] + older_hops[j, c + U2],
+        p[3] + older_hops[j, c + U3],
+        p[4] + older_hops[j, c + U4],
+        p[5] + older_hops[j, c + U5],
+        p[6] + older_hops[j, c + U6],
+        p[7] + older_hops[j, c + U7],
+        p[8] + older_hops[j, c + U8],
+        p[9] + older_hops[j, c + U9],
+        p[10] + older_hops[j, c + U10],
+        p[11] + older_hops[j, c + U11],
+        p[12] + older_hops[j, c + U12],
+        p[13] + older_hops[j, c + U13],
+        p[14] + older_hops[j, c + U14],
+        p[15] + older_hops[j, c + U15],
+    )
+
+
+@inline_kernel
 def _store_means(p: tuple[Any, ...], scale: Any, line: Array, observations: Array, i: Index, at: Index) -> None:
-    """Write twelve sums times `scale` into observations[i, at :], as many as fit; `line` is memory for twelve."""
+    """Write sixteen sums times `scale` into observations[i, at :], as many as fit; `line` is memory for sixteen."""
     # Through a line of memory, so that the sums are always adjacent.
     line[0], line[1], line[2], line[3] = p[0] * scale, p[1] * scale, p[2] * scale, p[3] * scale
     line[4], line[5], line[6], line[7] = p[4] * scale, p[5] * scale, p[6] * scale, p[7] * scale
     line[8], line[9], line[10], line[11] = p[8] * scale, p[9] * scale, p[10] * scale, p[11] * scale
+    line[12], line[13], line[14], line[15] = p[12] * scale, p[13] * scale, p[14] * scale, p[15] * scale
     for n in range(min(COLUMNS_PER_PASS, observations.shape[1] - at)):
         observations[i, at + n] = line[n]
 
 
 @slp_kernel
 def average_older_hops(at: Index, column: Index, batch: Batch, records: Records, observations: Array) -> None:
-    """Write the means of twelve columns of the senders' older hops, from `column` on, into observations[:, at :].
+    """Write the means of sixteen columns of the senders' older hops, from `column` on, into observations[:, at :].
 
     Only the rows of the batch are written; without neighbours the mean is 0.
     """
@@ -195,16 +222,11 @@ def average_older_hops(at: Index, column: Index, batch: Batch, records: Records,
     begin = np.uintp(0)
     for a in range(batch.agents):
         end = ends[a]
-        p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p8 = p9 = p10 = p11 = ZERO
+        p = NO_SUMS
         for e in range(begin, end):
-            j, c = np.uintp(senders[e]), np.uintp(column)
-            p0, p1, p2 = p0 + older_hops[j, c], p1 + older_hops[j, c + U1], p2 + older_hops[j, c + U2]
-            p3, p4, p5 = p3 + older_hops[j, c + U3], p4 + older_hops[j, c + U4], p5 + older_hops[j, c + U5]
-            p6, p7, p8 = p6 + older_hops[j, c + U6], p7 + older_hops[j, c + U7], p8 + older_hops[j, c + U8]
-            p9, p10, p11 = p9 + older_hops[j, c + U9], p10 + older_hops[j, c + U10], p11 + older_hops[j, c + U11]
-        sums = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
+            p = _add_columns(p, older_hops, np.uintp(senders[e]), np.uintp(column))
         per_degree = np.float32(1.0 / float(max(end - begin, np.uintp(1))))
-        _store_means(sums, per_degree, line, observations, order[batch.first + a], at)
+        _store_means(p, per_degree, line, observations, order[batch.first + a], at)
         begin = end
 
 
@@ -224,91 +246,88 @@ def aggregate_declared_channels(
     `aggregate_paper_channels` has written them. The vectors of `batch.features` are those of the radio if
     `is_measured`. Return False if a sum is not finite or too large.
     """
-    if len(axes) == 2:
-        fine = _sum_channels_nd(2, batch, records, table, paper_channel_count, is_measured, observations)
-    else:
-        fine = _sum_channels_nd(3, batch, records, table, paper_channel_count, is_measured, observations)
-    # Hops 2 .. K: means over all neighbours of their z^(k-1) of the step before.
-    if paper_channel_count == 0:
-        one_hop = len(table) * records.velocities.shape[1]
-        for column in range(0, observations.shape[1] - one_hop, COLUMNS_PER_PASS):
-            average_older_hops(one_hop + column, column, batch, records, observations)
-    return fine
-
-
-@inline_kernel
-def _sum_channels_nd(
-    D: Index,
-    batch: Batch,
-    records: Records,
-    table: Array,
-    paper_channel_count: Index,
-    is_measured: bool,
-    observations: Array,
-) -> bool:
-    """Write the channels of hop 1 from `paper_channel_count` on; return False if a sum is not finite or too large."""
-    order, ends, agents = records.order, batch.lists.ends, batch.agents
+    D = len(axes)
     fine, has_products = True, False
     for c in range(paper_channel_count, len(table)):
         # The mean and the sum of the same feature share one sum.
         b = _find_twin_channel(table, c)
         if b < c:
-            fine &= _convert_aggregation(D, b, c, table[c, IS_MEAN] > 0, batch, order, observations)
+            fine &= _convert_aggregation(D, b, c, table[c, IS_MEAN] > 0, batch, records.order, observations)
         elif table[c, AMONG_COLUMN] == AMONG_OBSTACLES and not records.has_obstacles:
-            for a in range(agents):
-                observations[order[batch.first + a], c * D : (c + 1) * D] = 0.0
+            _clear_channel(D, c, batch, records.order, observations)
         else:
             # Compute r_ij and v_ij, unless they are measured, and the arguments of weights for all entries, once.
             if not (is_measured or has_products):
-                _compute_relative_nd(D, batch, records)
+                _compute_vectors(batch, records, axes)
+                if records.has_obstacles:
+                    _replace_obstacle_velocities(batch, records)
             if not has_products:
-                _compute_products_nd(D, ends[agents - np.uintp(1)], batch.features)
+                _compute_products(batch.lists.ends[batch.agents - U1], batch.features, axes)
                 has_products = True
-            fine &= _sum_channel_nd(D, c, batch, records, table[c], observations)
+            fine &= _sum_channel(c, batch, records, table[c], observations, axes)
+    # Hops 2 .. K: means over all neighbours of their z^(k-1) of the step before.
+    if paper_channel_count == 0:
+        one_hop = len(table) * D
+        for column in range(0, observations.shape[1] - one_hop, COLUMNS_PER_PASS):
+            average_older_hops(one_hop + column, column, batch, records, observations)
     return fine
 
 
-@inline_kernel
-def _compute_relative_nd(D: Index, batch: Batch, records: Records) -> None:
-    """Write r_ij and v_ij of all entries of a batch into its features.
-
-    With the orbit technique, v_ij of the nearest obstacle agent is the virtual one, and that of other obstacle agents
-    0.
-    """
+@slp_kernel
+def _compute_vectors(batch: Batch, records: Records, axes: tuple[Index, ...]) -> None:
+    """Write r_ij and v_ij = v_i - v_j of all entries of a batch into its features."""
     record_positions, record_velocities = records.positions, records.velocities
+    senders, ends, vectors = batch.lists.senders, batch.lists.ends, batch.features.vectors
+    D, begin = np.uintp(len(axes)), np.uintp(0)
+    for a in range(batch.agents):
+        s, end = batch.first + a, ends[a]
+        x, y, u, v = record_positions[0, s], record_positions[1, s], record_velocities[s, 0], record_velocities[s, 1]
+        for e in range(begin, end):
+            j = np.uintp(senders[e])
+            vectors[e, 0], vectors[e, 1] = x - record_positions[0, j], y - record_positions[1, j]
+            vectors[e, D], vectors[e, D + U1] = u - record_velocities[j, 0], v - record_velocities[j, 1]
+            if len(axes) == 3:
+                vectors[e, 2] = record_positions[2, s] - record_positions[2, j]
+                vectors[e, 5] = record_velocities[s, 2] - record_velocities[j, 2]
+        begin = end
+
+
+@kernel
+def _replace_obstacle_velocities(batch: Batch, records: Records) -> None:
+    """Replace v_ij in the features by the orbit technique.
+
+    That of the nearest obstacle agent becomes the virtual one, and that of other obstacle agents 0.
+    """
     order, roles = records.order, records.roles
     senders, ends, vectors = batch.lists.senders, batch.lists.ends, batch.features.vectors
     virtual_velocities, nearest, obstacle_counts = batch.rule_result
-    begin = np.uintp(0)
+    D, begin = np.uintp(records.velocities.shape[1]), np.uintp(0)
     for a in range(batch.agents):
-        s = batch.first + a
-        for e in range(begin, ends[a]):
-            # Relative position and velocity.
+        for e in range(begin, ends[a] if obstacle_counts[a] > 0 else begin):
             j = np.uintp(senders[e])
-            for d in range(D):
-                vectors[d, e] = record_positions[d, s] - record_positions[d, j]
-                vectors[D + d, e] = record_velocities[s, d] - record_velocities[j, d]
-            # The orbit technique replaces v_ij of the nearest obstacle agent by a virtual one, of others by 0.
-            if obstacle_counts[a] > 0 and roles[order[j]] == OBSTACLE:
-                vectors[D, e] = virtual_velocities[a, 0] if j == nearest[a] else 0.0
-                vectors[D + 1, e] = virtual_velocities[a, 1] if j == nearest[a] else 0.0
+            if roles[order[j]] == OBSTACLE:
+                vectors[e, D] = virtual_velocities[a, 0] if j == nearest[a] else 0.0
+                vectors[e, D + U1] = virtual_velocities[a, 1] if j == nearest[a] else 0.0
         begin = ends[a]
 
 
-@inline_kernel
-def _compute_products_nd(D: Index, entries: Index, features: FeatureBuffers) -> None:
+@kernel
+def _compute_products(entries: Index, features: FeatureBuffers, axes: tuple[Index, ...]) -> None:
     """Write |r_ij|^2, at least MIN_DISTANCE^2, and <r_ij, v_ij> of the first `entries` entries."""
     vectors, squares, inners = features.vectors, features.squares, features.inners
+    D = len(axes)
     for e in range(entries):
         square, inner = 0.0, 0.0
         for d in range(D):
-            square += vectors[d, e] * vectors[d, e]
-            inner += vectors[d, e] * vectors[D + d, e]
+            square += vectors[e, d] * vectors[e, d]
+            inner += vectors[e, d] * vectors[e, D + d]
         squares[e], inners[e] = max(square, MIN_DISTANCE * MIN_DISTANCE), inner
 
 
-@inline_kernel
-def _sum_channel_nd(D: Index, c: Index, batch: Batch, records: Records, row: Array, observations: Array) -> bool:
+@slp_kernel
+def _sum_channel(
+    c: Index, batch: Batch, records: Records, row: Array, observations: Array, axes: tuple[Index, ...]
+) -> bool:
     """Write channel c of hop 1, described by a row of the channel table, for a batch of agents.
 
     Neighbours that the `among` of the channel excludes count neither in the sum nor in the mean. Return False if a sum
@@ -317,7 +336,8 @@ def _sum_channel_nd(D: Index, c: Index, batch: Batch, records: Records, row: Arr
     order, groups, agents = records.order, records.groups, batch.agents
     senders, ends = batch.lists.senders, batch.lists.ends
     vectors, squares, inners, weights = batch.features
-    # The weights of all entries, and the first row k of the vectors that they multiply.
+    D = len(axes)
+    # The weights of all entries, and the first column k of the vectors that they multiply.
     entries = np.intp(ends[agents - np.uintp(1)])
     squares_address, inners_address, weights_address = squares.ctypes.data, inners.ctypes.data, weights.ctypes.data
     call_loop(  # type: ignore[call-arg]
@@ -336,9 +356,9 @@ def _sum_channel_nd(D: Index, c: Index, batch: Batch, records: Records, row: Arr
                     continue
                 if among != AMONG_OBSTACLES and (group == groups[i]) != (among == AMONG_SAME):
                     continue
-            x, y = x + weights[e] * vectors[k, e], y + weights[e] * vectors[k + 1, e]
+            x, y = x + weights[e] * vectors[e, k], y + weights[e] * vectors[e, k + 1]
             if D == 3:
-                z += weights[e] * vectors[k + 2, e]
+                z += weights[e] * vectors[e, k + 2]
             counted += np.uintp(1)
         # A mean is over the agents counted; over none it is zero.
         scale = 1.0 / float(max(counted, np.uintp(1))) if is_mean else 1.0
@@ -362,6 +382,14 @@ def _find_twin_channel(table: Array, c: Index) -> Index:
         if same and earlier[IS_MEAN] != row[IS_MEAN]:
             return b
     return c
+
+
+@kernel
+def _clear_channel(D: Index, c: Index, batch: Batch, order: Array, observations: Array) -> None:
+    """Set channel c of a batch of agents to zero."""
+    for a in range(batch.agents):
+        for d in range(D):
+            observations[order[batch.first + a], c * D + d] = 0.0
 
 
 @kernel

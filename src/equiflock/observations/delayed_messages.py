@@ -42,7 +42,7 @@ class MessageHistory(NamedTuple):
     velocities: Array
     """(S, B, N, D) float64."""
     older_hops: Array
-    """(S, B, N, K * C * D) float32: what each agent observed a step before it sent."""
+    """(S, B, N, padded) float32: what each agent observed a step before it sent, padded by zeros to whole passes."""
 
 
 class SlotCells(NamedTuple):

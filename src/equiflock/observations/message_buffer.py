@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -116,10 +115,10 @@ class MessageBuffer:
             if self._history is None:
                 self._history = _make_history(self.radio.memory + 1, *flock.shape, previous.shape[2])
             for history, message in zip(self._history, (flock.positions, flock.velocities, previous), strict=True):
-                history[self.step % len(history)] = message
+                history[self.step % len(history)][..., : message.shape[2]] = message
 
     def get_sent_state(self, flock: Flock, previous: Array) -> tuple[Flock, Array]:
-        """Return flock and older hops (B, N, K * C * D) as they were when the messages that arrive now were sent.
+        """Return flock and older hops (B, N, at least K * C * D) as they were when the messages arriving now were sent.
 
         Without a delay these are the arguments. Otherwise `previous` is ignored, and roles, groups and conditions are
         those of now.
@@ -266,7 +265,7 @@ class MessageBuffer:
                 self._history = _make_history(self.radio.memory + 1, *flock.shape, previous.shape[2])
             # Older messages of these flocks are not used; their state only has to fit into the cells.
             for history, message in zip(self._history, (flock.positions, flock.velocities, previous), strict=True):
-                history[:, mask] = message[mask]
+                history[:, mask, :, : message.shape[2]] = message[mask]
             if self._cells is not None:
                 self._is_sorted[mask] = False
 
@@ -296,13 +295,12 @@ class MessageBuffer:
 
 
 def _make_history(slots: int, B: int, N: int, D: int, size: int) -> MessageHistory:
-    """Allocate the messages of `slots` steps; `size` is K * C * D."""
+    """Allocate the messages of `slots` steps; `size` is K * C * D, which is padded to whole passes of columns."""
+    size = -(-size // COLUMNS_PER_PASS) * COLUMNS_PER_PASS
     # Positions and velocities are float64, the older hops float32.
     advice = "lower delay, jitter or last_known, hops, or agents"
     check_fits_memory(f"keeping the messages of {slots:,} steps", slots * B * N * (2 * 8 * D + 4 * size), advice)
-    # Kernels sum whole passes of columns, so they read beyond the last row of the older hops.
-    shape = slots, B, N, size
-    older_hops = np.zeros(math.prod(shape) + COLUMNS_PER_PASS, np.float32)[: math.prod(shape)].reshape(shape)
+    older_hops = np.zeros((slots, B, N, size), np.float32)
     return MessageHistory(np.zeros((slots, B, N, D)), np.zeros((slots, B, N, D)), older_hops)
 
 

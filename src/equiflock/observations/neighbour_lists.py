@@ -23,10 +23,9 @@ BATCH_AGENTS = 128
 """The most agents of a batch: their words and lists stay in the processor's nearest cache."""
 BATCH_ENTRIES = 4_096
 """The capacity of the lists of a batch, in entries, beyond the N of a single agent."""
-COLUMNS_PER_PASS = 12
-"""Columns of the older hops summed in one pass over a list: both older hops of K = 3 in the plane."""
-FLOATS_PER_CACHE_LINE = 16
-"""float32 numbers per cache line."""
+COLUMNS_PER_PASS = 16
+"""Columns of the older hops summed together: a cache line of float32, and both older hops of the paper's channels for
+K = 3 in the plane."""
 COPY_CHUNK = 8
 """Candidates copied at a time; surplus copies are overwritten or never read."""
 MAX_BLOCK_CELLS = 16
@@ -60,7 +59,7 @@ class RecordBuffers(NamedTuple):
     velocities: Array
     """(rows, D) float64."""
     older_hops: Array
-    """(N, padded) float32: z^1 .. z^(K-1) of the step before sending, padded by zeros to whole cache lines."""
+    """(N, padded) float32: z^1 .. z^(K-1) of the step before sending, padded by zeros to whole passes."""
 
 
 class Records(NamedTuple):
@@ -112,10 +111,10 @@ class RuleResult(NamedTuple):
 
 
 class FeatureBuffers(NamedTuple):
-    """The features of a batch, a column per entry of its lists; empty if neither channels nor radio need them."""
+    """The features of a batch, a row per entry of its lists; empty if neither channels nor radio need them."""
 
     vectors: Array
-    """(2 D, entries) float64: r_ij in rows 0 .. D - 1, v_ij in rows D .. 2 D - 1."""
+    """(entries, 2 D) float64: r_ij in columns 0 .. D - 1, v_ij in columns D .. 2 D - 1."""
     squares: Array
     """(entries,) float64: max(|r_ij|, MIN_DISTANCE)^2."""
     inners: Array
@@ -175,8 +174,7 @@ def make_records(N: Index, D: Index, older_size: Index, is_delayed: bool) -> Rec
     """Allocate the records of N agents, each of which relays `older_size` = (K - 1) * C * D numbers."""
     rows = 2 * N if is_delayed else N
     # Kernels sum whole passes of columns and copy whole chunks of candidates: the padding must exist and be finite.
-    width = -(-older_size // COLUMNS_PER_PASS) * COLUMNS_PER_PASS
-    older_hops = np.zeros((N, -(-width // FLOATS_PER_CACHE_LINE) * FLOATS_PER_CACHE_LINE), np.float32)
+    older_hops = np.zeros((N, -(-older_size // COLUMNS_PER_PASS) * COLUMNS_PER_PASS), np.float32)
     return RecordBuffers(np.zeros((D, rows + COPY_CHUNK), np.float64), np.empty((rows, D), np.float64), older_hops)
 
 
@@ -223,7 +221,7 @@ def make_batch_buffers(N: Index, D: Index, needs_features: bool) -> BatchBuffers
             np.empty(entries, np.uint32), np.empty((2 * D, entries), np.float32), np.empty(BATCH_AGENTS, np.uintp)
         ),
         RuleResult(np.zeros((BATCH_AGENTS, 2)), np.zeros(BATCH_AGENTS, np.uintp), np.zeros(BATCH_AGENTS, np.int64)),
-        FeatureBuffers(np.empty((2 * D, features)), np.empty(features), np.empty(features), np.empty(features)),
+        FeatureBuffers(np.empty((features, 2 * D)), np.empty(features), np.empty(features), np.empty(features)),
     )
 
 

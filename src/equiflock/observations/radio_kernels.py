@@ -319,8 +319,8 @@ def _measure_messages_nd(
             # Relative position and velocity: the receiver's now, the sender's when it sent.
             j = np.uintp(senders[e])
             for d in range(D):
-                vectors[d, e] = record_positions[d, own] - record_positions[d, j]
-                vectors[D + d, e] = record_velocities[own, d] - record_velocities[j, d]
+                vectors[e, d] = record_positions[d, own] - record_positions[d, j]
+                vectors[e, D + d] = record_velocities[own, d] - record_velocities[j, d]
             # Measurement noise, drawn from the hash of the message.
             if position_noise > 0.0:
                 sent = receiver_hash
@@ -331,14 +331,14 @@ def _measure_messages_nd(
             # Quantization.
             if splitter > 0.0:
                 for d in range(2 * D):
-                    vectors[d, e] = quantize(vectors[d, e], splitter)
+                    vectors[e, d] = quantize(vectors[e, d], splitter)
             # The orbit technique replaces the relative velocity of the nearest obstacle agent by a virtual one, and of
             # others by 0. It is computed from exact positions, so it is neither noisy nor rounded.
             if obstacle_counts[a] > 0 and roles[order[j]] == OBSTACLE:
-                vectors[D, e] = virtual_velocities[a, 0] if j == nearest[a] else 0.0
-                vectors[D + 1, e] = virtual_velocities[a, 1] if j == nearest[a] else 0.0
+                vectors[e, D] = virtual_velocities[a, 0] if j == nearest[a] else 0.0
+                vectors[e, D + 1] = virtual_velocities[a, 1] if j == nearest[a] else 0.0
             for d in range(D):
-                offsets[d, e] = vectors[d, e]
+                offsets[d, e] = vectors[e, d]
         begin = ends[a]
 
 
@@ -347,12 +347,12 @@ def _add_noise(D: Index, e: Index, h: Index, position_noise: float, velocity_noi
     """Add normal noise to r_ij and v_ij of entry e, whose message has the hash h."""
     noise_hash = hash_combine(h, NOISE_STREAM)
     if D == 2:
-        vectors[0, e] += position_noise * hash_to_normal(noise_hash, 0)
-        vectors[1, e] += position_noise * hash_to_normal(noise_hash, 1)
-        vectors[2, e] += velocity_noise * hash_to_normal(noise_hash, 2)
-        vectors[3, e] += velocity_noise * hash_to_normal(noise_hash, 3)
+        vectors[e, 0] += position_noise * hash_to_normal(noise_hash, 0)
+        vectors[e, 1] += position_noise * hash_to_normal(noise_hash, 1)
+        vectors[e, 2] += velocity_noise * hash_to_normal(noise_hash, 2)
+        vectors[e, 3] += velocity_noise * hash_to_normal(noise_hash, 3)
     else:
         velocity_hash = hash_combine(h, VELOCITY_NOISE_STREAM)
         for d in range(3):
-            vectors[d, e] += position_noise * hash_to_normal(noise_hash, d)
-            vectors[3 + d, e] += velocity_noise * hash_to_normal(velocity_hash, d)
+            vectors[e, d] += position_noise * hash_to_normal(noise_hash, d)
+            vectors[e, 3 + d] += velocity_noise * hash_to_normal(velocity_hash, d)

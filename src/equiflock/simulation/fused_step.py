@@ -28,6 +28,9 @@ from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.observations.aggregation_kernels import aggregate_flocks
 from equiflock.protocols import AnyBody, BodyStep, Sensing
 
+AGENTS_PER_GROUP = 1_536
+"""Agents that make all steps of a call before the next ones begin: their observations stay in a core's cache."""
+
 
 class ExpertPart(Protocol):
     """An expert that takes part in the fused steps of a network; `equiflock.learning.mixture.Mixture` is one."""
@@ -204,44 +207,55 @@ def step_flocks(
     Return False if a flock is out of range, or an executed acceleration is not finite; arrays may be changed in part.
     """
     B, N, D = positions.shape
-    V = observations.shape[2]
     # The aggregation is compiled for read-only arrays, those of a `Flock`.
-    read_positions, read_velocities = as_read_only_array(positions), as_read_only_array(velocities)
-    read_roles = as_read_only_array(roles)
-    for step in range(steps):
-        if step > 0:
-            previous, observations = observations, previous
-        # Move: r and v by the accelerations of the step before.
-        if move_first or step > 0:
-            advance_agents(positions, velocities, roles, accelerations, time_step, active, 0, N)
-        # Observe Z(t).
-        state = read_positions, read_velocities, read_roles, groups
-        if not aggregate_flocks(*state, previous, observations, packed_args, packed_radio, active, step):
-            return False
-        # The expert's observations and accelerations.
-        expert_acts = False
-        if expert is not None:
-            expert_previous, expert_observations, expert_args, expert_radio, tanner_args, target, expert_acts = expert
-            if not aggregate_flocks(
-                *state, expert_previous, expert_observations, expert_args, expert_radio, active, step
-            ):
+    state = as_read_only_array(positions), as_read_only_array(velocities), as_read_only_array(roles), groups
+    # Flocks advance independently, so some make all steps before the next ones begin.
+    size = max(AGENTS_PER_GROUP // N, 1)
+    for begin in range(0, len(active), size):
+        group, before, now = active[begin : begin + size], previous, observations
+        for step in range(steps):
+            if step > 0:
+                before, now = now, before
+            # Move: r and v by the accelerations of the step before.
+            if move_first or step > 0:
+                advance_agents(positions, velocities, roles, accelerations, time_step, group, 0, N)
+            # Observe Z(t).
+            if not aggregate_flocks(*state, before, now, packed_args, packed_radio, group, step):
                 return False
-            blocks = expert_observations.reshape(B, N, 1, expert_observations.shape[2] // D, D)
-            for b in active:
-                compute_tanner(read_velocities, read_roles, EMPTY, blocks, tanner_args, target, b, b + 1)
-                if expert_acts:
-                    accelerations[b] = target[b]
-        # Decide a(t). Flocks that are adjacent in memory go through the network as one.
-        if not expert_acts:
-            first = 0
-            for end in range(1, len(active) + 1):
-                if end == len(active) or active[end] != active[end - 1] + 1:
-                    inputs, outputs = observations.reshape(-1, V), accelerations.reshape(-1, D)
-                    evaluate_network(inputs, network, outputs, active[first] * N, (active[end - 1] + 1) * N)
-                    first = end
-        if not zero_non_followers(accelerations, roles, active):
-            return False
+            # The expert's observations and accelerations.
+            expert_acts = False
+            if expert is not None:
+                expert_previous, expert_observations, expert_args, expert_radio, tanner_args, target, expert_acts = (
+                    expert
+                )
+                if not aggregate_flocks(
+                    *state, expert_previous, expert_observations, expert_args, expert_radio, group, step
+                ):
+                    return False
+                blocks = expert_observations.reshape(B, N, 1, expert_observations.shape[2] // D, D)
+                for b in group:
+                    compute_tanner(state[1], state[2], EMPTY, blocks, tanner_args, target, b, b + 1)
+                    if expert_acts:
+                        accelerations[b] = target[b]
+            # Decide a(t).
+            if not expert_acts:
+                decide(now, network, accelerations, group)
+            if not zero_non_followers(accelerations, roles, group):
+                return False
     return True
+
+
+@kernel
+def decide(observations: Array, network: Any, accelerations: Array, active: Array) -> None:
+    """Write the network's accelerations (B, N, D) of the active flocks from observations (B, N, K * C * D)."""
+    _, N, D = accelerations.shape
+    inputs, outputs = observations.reshape(-1, observations.shape[2]), accelerations.reshape(-1, D)
+    # Flocks that are adjacent in memory go through the network as one.
+    first = 0
+    for end in range(1, len(active) + 1):
+        if end == len(active) or active[end] != active[end - 1] + 1:
+            evaluate_network(inputs, network, outputs, active[first] * N, (active[end - 1] + 1) * N)
+            first = end
 
 
 @kernel

@@ -29,6 +29,7 @@ from equiflock.controllers.networks.chain import (
 )
 from equiflock.controllers.networks.lane_kernels import (
     LANES,
+    ZERO,
     apply_affine,
     compute_log_scales,
     compute_norms,
@@ -42,6 +43,8 @@ from equiflock.observations.orbit import Orbit
 
 AGENTS_PER_THREAD = 4_000
 """Smallest number of agents for which starting another thread pays."""
+VECTORS_PER_PASS = 8
+"""Vectors that a scale activation changes at a time."""
 
 
 class ChainArgs(NamedTuple):
@@ -206,8 +209,7 @@ def evaluate_network(
     network_args = unpack_network_args(packed_args)
     chain, near_weights = network_args.chain, network_args.near_weights
     table, folded, input_activation = chain.table, chain.folded, chain.input_activation
-    D = accelerations.shape[1]
-    components = D if chain.acts_on_vectors else 1
+    components = accelerations.shape[1] if chain.acts_on_vectors else 1
     # Rows for observations, whose padding stays zero, and for the outputs and norms of layers.
     inputs, widest = table[0, FOLDED_INPUTS], table[:, OUTPUTS].max()
     raw, loaded = np.zeros(components * inputs * LANES, np.float32), np.zeros(components * inputs * LANES, np.float32)
@@ -220,7 +222,7 @@ def evaluate_network(
         y = evaluate_chain(table, folded, components, x, buffers, False)
         _write_accelerations(y, base, count, mask, accelerations)
         # Agents with an obstacle in their observations, if there are any, use `near_weights` instead.
-        if near_weights.size > 0 and _find_near_obstacle(observations, base, count, network_args, D, mask):
+        if near_weights.size > 0 and _find_near_obstacle(raw, components, count, network_args, mask):
             y = evaluate_chain(table, near_weights, components, x, buffers, False)
             _write_accelerations(y, base, count, mask, accelerations)
             mask[:] = True
@@ -262,20 +264,21 @@ def _write_accelerations(x: Array, base: Index, count: Index, mask: Array, accel
 
 
 @kernel
-def _find_near_obstacle(
-    observations: Array, base: Index, count: Index, network_args: NetworkArgs, D: Index, mask: Array
-) -> bool:
-    """Set mask[lane] to whether the obstacle channel of agent base + lane is nonzero in any hop; return whether any is.
+def _find_near_obstacle(x: Array, components: Index, count: Index, network_args: NetworkArgs, mask: Array) -> bool:
+    """Set mask[lane] to whether the obstacle channel of the rows x is nonzero in any hop; return whether any is.
 
-    If the result is False, the whole mask is set to True.
+    Only lanes below `count` are valid. If the result is False, the whole mask is set to True.
     """
-    stride = network_args.channel_count * D
+    stride = x.size // components
+    mask[:] = False
+    # Rows of the obstacle channel, one per hop and component; padding after the last hop is zero.
+    for d in range(components):
+        for at in range(network_args.obstacle_channel * LANES, stride, network_args.channel_count * LANES):
+            row = x[d * stride + at :][:LANES]
+            for lane in range(LANES):
+                mask[lane] |= row[lane] != ZERO
     some = False
     for lane in range(count):
-        mask[lane] = False
-        for at in range(network_args.obstacle_channel * D, observations.shape[1], stride):
-            for d in range(D):
-                mask[lane] |= observations[base + lane, at + d] != 0.0
         some |= mask[lane]
     if not some:
         mask[:] = True
@@ -318,14 +321,17 @@ def activate(x: Array, activation: Index, components: Index, channels: Index, bu
         tanh(x, y)
         return y
     # Scale-tanh and scale-log shorten vectors by a function of their norms.
-    size, stride = channels * LANES, x.size // components
-    norms, scales = buffers.norms[:size], buffers.scales[:size]
-    compute_norms(x, stride, norms)
-    if activation == SCALE_LOG:
-        compute_log_scales(norms, scales, buffers.bits[:size])
-    else:
-        compute_tanh_scales(norms, scales)
-    scale_vectors(x, stride, scales, y)
+    stride = x.size // components
+    for first in range(0, channels, VECTORS_PER_PASS):
+        # A few vectors at a time, which stay in the nearest cache from their norms to their scaling.
+        begin, end = first * LANES, min(first + VECTORS_PER_PASS, channels) * LANES
+        norms, scales = buffers.norms[begin:end], buffers.scales[begin:end]
+        compute_norms(x[begin:], stride, norms)
+        if activation == SCALE_LOG:
+            compute_log_scales(norms, scales, buffers.bits[begin:end])
+        else:
+            compute_tanh_scales(norms, scales)
+        scale_vectors(x[begin:], stride, scales, y[begin:])
     return y
 
 
