@@ -38,6 +38,7 @@ from torch import nn
 import equiflock as ef
 
 # Internals. Everything else is public, so only these imports follow modules that move.
+from equiflock.controllers.gain_schedule import get_gain_schedule
 from equiflock.deployment.exported_agents import CompiledAgent, compile_header, import_agent_class
 from equiflock.deployment.microcontroller import record_agent
 from equiflock.learning.cloning import clone
@@ -426,6 +427,7 @@ def run_export(name: str, kind: str, orbit: ef.Orbit | None) -> list[Any]:
         distances = np.linalg.norm(start.positions[0, :60, None] - start.positions[0, None, 60:], axis=-1).min(axis=1)
         agent = int(np.where(start.roles[0, :60] == ef.Role.FOLLOWER, distances, np.inf).argmin())
     recording = record_agent(controller, start, agent, STEPS, orbit=orbit)
+    period = {} if get_gain_schedule(controller) is None else {"period": recording.time_step}
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         if kind == "onnx":
@@ -433,13 +435,15 @@ def run_export(name: str, kind: str, orbit: ef.Orbit | None) -> list[Any]:
             settings = onnxruntime.SessionOptions()
             settings.intra_op_num_threads = 1
             session = onnxruntime.InferenceSession(folder / "agent.onnx", settings)
-            return list(session.run(None, {"observations": np.ascontiguousarray(recording.observations[:, None])}))
+            inputs = {"observations": np.ascontiguousarray(recording.observations[:, None])}
+            inputs |= {key: np.array(value, np.float32) for key, value in period.items()}
+            return list(session.run(None, inputs))
         ef.export(name, folder / ("agent.h" if kind == "c" else "agent.npz"), orbit=orbit)
         if kind == "c":
             library = compile_header(folder / "agent.h", folder / "agent.so", neighbours=100)
-            exported: Any = CompiledAgent(library, recording.number, recording.group)
+            exported: Any = CompiledAgent(library, recording.number, recording.group, **period)
         else:
-            exported = import_agent_class(folder / "agent.py")(recording.number, recording.group)
+            exported = import_agent_class(folder / "agent.py")(recording.number, recording.group, **period)
         results = []
         for position, velocity, messages in zip(
             recording.positions, recording.velocities, recording.messages, strict=True
@@ -483,8 +487,8 @@ def read_frame(content: bytes) -> list[NDArray[Any]]:
     kind, panels, *moment = struct.unpack_from("<IIdd", content)
     results, at = [np.array([kind, panels]), np.array(moment)], 24
     for _ in range(panels):
-        header = struct.unpack_from("<IIIIII6d", content, at)
-        at += struct.calcsize("<IIIIII6d")
+        header = struct.unpack_from("<IIIIII8d", content, at)
+        at += struct.calcsize("<IIIIII8d")
         agents, edges, lost, disks = header[:4]
         results += [np.array(header[:6]), np.array(header[6:])]
         vectors = [("<f4", agents, 2)] * 3 + [("<f4", disks, 3), ("<u4", edges, 2), ("<u4", lost, 2)]

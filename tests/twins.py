@@ -201,6 +201,12 @@ def distances(points: Array) -> Array:
     return np.array([np.sqrt(((points[i] - points[j]) ** 2).sum()) for i in range(N) for j in range(i)])
 
 
+def rms_norm(vectors: Array) -> float:
+    """Root of the mean square norm; 0 without any vector."""
+    squares = [sum(float(entry) ** 2 for entry in vector) for vector in vectors]
+    return float(np.sqrt(sum(squares) / max(len(squares), 1)))
+
+
 def mix(h: int) -> int:
     """SplitMix64's finalizer, in plain integers."""
     h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9 % 2**64

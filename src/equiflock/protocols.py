@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -13,6 +13,15 @@ from numpy.typing import NDArray
 from equiflock._runtime.memory import ReadOnlyDict
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, Roles, Vectors
+
+
+class LastStep(NamedTuple):
+    """The step that led to a moment. For a flock at its start, both are those of the moment itself."""
+
+    velocities: Vectors
+    """(B, N, D), before the step."""
+    accelerations: Vectors
+    """(B, N, D), commanded for the step."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -44,6 +53,8 @@ class Moment:
     """name -> (B, N, ..), state of bodies beyond position and velocity, such as headings."""
     compute_message_graph: Callable[[], Any] | None = None
     """Returns the graph of the messages in use now, an `equiflock.Graph`; None if the senses cannot compute it."""
+    last_step: LastStep | None = None
+    """The step before, which `simulate` adds for metrics with `uses_last_step`; otherwise None."""
 
     @property
     def flock_steps(self) -> Int64[np.ndarray, " B"]:
@@ -54,6 +65,10 @@ class Moment:
     def flock_times(self) -> Float64[np.ndarray, " B"]:
         """Time since the start of each flock, (B,), in seconds."""
         return self.flock_steps * self.time_step
+
+    def with_last_step(self, last_step: LastStep) -> Moment:
+        """Return the moment with the step before."""
+        return replace(self, last_step=last_step)
 
 
 @runtime_checkable

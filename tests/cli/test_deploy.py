@@ -30,6 +30,8 @@ def test_the_table_has_parity_bandwidth_ages_and_times(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     for line in ("parity", "drift", "time per step", "sent per agent", "age of messages", "dropped messages"):
         assert line in printed
+    for line in ("components at the end", "final velocity variance", "residual acceleration"):
+        assert line in printed
     assert "40 of 40 accelerations" in printed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import equiflock as ef
 from equiflock import cli
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import compute_checksum, compute_file_checksum, read_json
+from equiflock._runtime.jobs import is_done, write_result
 from equiflock.cli import terminal as console
 from equiflock.controllers.trained import PAPER_NETWORKS, bundled_weights_path
 from equiflock.evaluation.evaluate import (
@@ -87,7 +89,7 @@ def test_a_controller_is_compared_with_the_baselines_under_its_own_name(
 def test_metrics_of_whole_flights_match_a_simulation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console.out, "width", 200)
+    monkeypatch.setattr(console.out, "width", 400)
     evaluate("etdagnn", *SMALL, "--out", "mine")
     table = pd.read_csv("mine/summary.csv")
     found = table[table.controller == "etdagnn"].set_index("metric")
@@ -96,6 +98,7 @@ def test_metrics_of_whole_flights_match_a_simulation(
         "ivv": metrics.ivv(run),
         "iman": metrics.iman(run),
         "peak_acceleration": metrics.peak_acceleration_norm(run).max(axis=0),
+        **metrics.effort(run)._asdict(),
         "smallest_separation": metrics.minimum_separation(run).min(axis=0),
         "component_count": metrics.component_count(run)[-1],
         "velocity_variance": metrics.velocity_variance(run)[-1],
@@ -104,12 +107,55 @@ def test_metrics_of_whole_flights_match_a_simulation(
         assert found["median"][name] == pytest.approx(np.median(values)), name
         assert found.upper[name] == pytest.approx(np.quantile(values, 0.75)), name
     printed = capsys.readouterr().out
-    for word in ("IVV", "IMAN", "peak", "smallest", "separation", "components", "discon-", "variance"):
+    assert "iman_realised" not in found.index
+    for word in (
+        "IVV",
+        "IMAN",
+        "RMS",
+        "peak",
+        "residual",
+        "jerk",
+        "smallest",
+        "separation",
+        "components",
+        "discon-",
+        "variance",
+    ):
         assert word in printed.split()
     row = found.loc["peak_acceleration"]
     assert f"{row['median']:.0f} ({row.interval_low:.0f}, {row.interval_high:.0f})" in printed
     assert sum(line.startswith("  etdagnn ") for line in printed.splitlines()) == 1  # although it is of the package
     assert "intervals of fewer than 6 flocks are too narrow" in printed
+
+
+def test_a_body_that_is_not_ideal_has_the_iman_of_what_it_did(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console.out, "width", 200)
+    evaluate("etdagnn", "tanner", *SMALL, "--duration", "0.4", "--max-acceleration", "5", "--out", "mine")
+    flights = pd.read_csv("mine/flights.csv")
+    found = flights[flights.controller == "etdagnn"]
+    start, body = ef.random_disk(3, 30, split="test"), ef.DoubleIntegrator(max_acceleration=5.0)
+    run = ef.simulate(start, ef.load("etdagnn"), time_step=0.02, duration=0.4, body=body)
+    assert np.allclose(found.iman_realised, metrics.iman_realised(run))
+    assert (found.iman_realised < found.iman).all()
+    assert "realised" in capsys.readouterr().out.split()
+
+
+def test_flights_that_end_have_their_effort() -> None:
+    options = (("agents", 20), ("flocks", 2))
+    job = EvaluationJob("etdagnn", 0, "obstacles", options, 0.02, 1.0, "etdagnn", "")
+    table, run = job.run(), job.fly(job.draw_start())
+    assert np.allclose(table[list(metrics.Effort._fields)].T, metrics.effort(run))
+    assert "ivv" not in table
+
+
+def test_results_with_the_columns_of_another_version_are_computed_again(tmp_path: Path) -> None:
+    (job,) = build_evaluation_jobs("tanner", "flocking", {"agents": 10, "flocks": 1}, 0.02, 0.1, ())
+    old = replace(job, result_version=1)
+    write_result(job.run().drop(columns=["jerk"]), old, tmp_path)
+    assert is_done(old, tmp_path)
+    assert not is_done(job, tmp_path)
 
 
 def test_several_controllers_are_compared_with_the_first_only(

@@ -12,6 +12,7 @@ from equiflock._runtime.checksums import read_json
 from equiflock.cli import terminal as console
 from equiflock.evaluation.evaluate import check_reportable
 from equiflock.scenarios.registry import make_scenario, scenario_names
+from equiflock.simulation.metrics import Effort
 from tests.cli.test_evaluate import SMALL, evaluate, failure
 
 
@@ -81,7 +82,8 @@ def test_a_plugin_scenario_is_evaluated_by_its_outcomes_and_measures(
     own = ("--scenario", module, "--plugin", f"{module}.py", "--distance", "0.2", "--flocks", "4", "--workers", workers)
     evaluate("etdagnn", *own, "--out", "mine")
     table = pd.read_csv("mine/flights.csv")
-    assert set(table.columns) == {"flock", "outcome", "failed", "seconds", "spread", "controller", "seed"}
+    own_columns = {"flock", "outcome", "failed", "seconds", "spread", "controller", "seed"}
+    assert set(table.columns) == own_columns | set(Effort._fields)
     assert (table.failed == (table.outcome != "AWAY")).all()
     summary = pd.read_csv("mine/summary.csv").set_index(["controller", "metric"])
     assert summary.share["etdagnn", "ended: away"] == 1.0 - summary.share["etdagnn", "failed"]
@@ -138,6 +140,20 @@ def test_a_measure_must_not_have_the_name_of_another_column(capsys: pytest.Captu
 @pytest.mark.parametrize("name", scenario_names())
 def test_the_scenarios_of_the_package_have_no_such_measures(name: str) -> None:
     check_reportable(make_scenario(name))
+
+
+def test_a_measure_may_be_a_metric_that_every_evaluation_has() -> None:
+    text = OWN_SCENARIO.format(name="shaky", more="", ending="unused")
+    Path("shaky.py").write_text(text.replace(", spread)", ", 'jerk', 'peak_acceleration_norm')"))
+    small = "--flocks", "3", "--duration", "0.1", "--time-step", "0.02", "--workers", "1"
+    evaluate("tanner", "tanner-dynamic", "--scenario", "shaky", "--plugin", "shaky.py", *small, "--out", "mine")
+    flights = pd.read_csv("mine/flights.csv")
+    # A metric of a flight is what its column says, not the last value of the curve.
+    assert (flights.peak_acceleration_norm == flights.peak_acceleration).all()
+    curves = pd.read_csv("mine/shaky.csv")
+    first = curves[(curves.metric == "jerk") & (curves.time == 0.0)]
+    assert (first["median"] == 0.0).all()
+    assert (flights.jerk > 0.0).all()
 
 
 def test_a_scenario_without_an_ending_cannot_report_failures(capsys: pytest.CaptureFixture[str]) -> None:

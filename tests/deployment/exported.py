@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import equiflock as ef
+from equiflock.controllers import load
+from equiflock.controllers.gain_schedule import get_gain_schedule
 from equiflock.deployment.exported_agents import COMPILER_FLAGS, CompiledAgent, compile_header, import_agent_class
 from equiflock.observations.orbit import Orbit
 
@@ -20,17 +23,30 @@ def compiled(
     dimensions: int | None = None,
     orbit: Orbit | None = None,
     flags: tuple[str, ...] = COMPILER_FLAGS,
+    time_step: float = 0.01,
     **options: Any,
 ) -> Maker:
-    """Export the controller as C and compile it."""
+    """Export the controller as C and compile it; agents sample with this time step."""
     header = folder / "agent.h"
     ef.export(controller, header, dimensions=dimensions, orbit=orbit)
     # A unique name: a library is not opened again under a name that was opened before.
     library = compile_header(header, folder / f"agent-{len([*folder.iterdir()])}.so", flags=flags, **options)
-    return lambda number, group: CompiledAgent(library, number, group)
+    return lambda number, group: CompiledAgent(library, number, group, **period_of(controller, time_step))
 
 
-def imported(controller: Any, folder: Path, dimensions: int | None = None, orbit: Orbit | None = None) -> Maker:
-    """Export the controller as NumPy and import the file."""
+def imported(
+    controller: Any,
+    folder: Path,
+    dimensions: int | None = None,
+    orbit: Orbit | None = None,
+    time_step: float = 0.01,
+) -> Maker:
+    """Export the controller as NumPy and import the file; agents sample with this time step."""
     ef.export(controller, folder / "agent.npz", dimensions=dimensions, orbit=orbit)
-    return import_agent_class(folder / "agent.py")
+    return partial(import_agent_class(folder / "agent.py"), **period_of(controller, time_step))
+
+
+def period_of(controller: Any, time_step: float) -> dict[str, float]:
+    """Return the argument `period` of an agent, if its controller has a gain schedule."""
+    loaded = load(controller) if isinstance(controller, str) else controller
+    return {} if get_gain_schedule(loaded) is None else {"period": time_step}

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 import equiflock as ef
-from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.deployment.export.program import read_program
 from equiflock.deployment.wire_format import encode_agent_message, make_zero_hops, round_to_float32
 from equiflock.flock import FOLLOWER
 from equiflock.observations.orbit import Orbit
+from equiflock.simulation.flight_builder import make_decision_function
 
 TIME_STEP = 0.01
 
@@ -57,10 +57,10 @@ def fly(
     senses = ef.DelayedAggregation(controller.senses, orbit=orbit, radio=radio)
     arriving = ef.DelayedAggregation(controller.senses, radio=delivering or radio)
     program = read_program(controller, D)
-    think, silent = as_numpy_function(controller), make_zero_hops(controller.senses, D)
+    think, silent = make_decision_function(controller, time_step).decide, make_zero_hops(controller.senses, D)
     for step in range(steps):
         known = senses.observe(flock)
-        wanted = np.asarray(think(known))[0]
+        wanted = np.asarray(think(flock, known))[0]
         arriving.observe(flock)
         graph = arriving.compute_message_graph(flock)
         state = flock.positions[0].astype(np.float32), flock.velocities[0].astype(np.float32)
@@ -76,7 +76,7 @@ def fly(
             found.dropped += filter(None, (agent.receive(said[j]) for j in graph.neighbours(0, i)[::-1]))
             answers[i] = agent.end()
         follows = roles == FOLLOWER
-        errors = np.abs(answers - wanted) / program.compute_magnitude(known[0])
+        errors = np.abs(answers - wanted) / program.compute_magnitude(known[0], time_step)
         found.worst = max(found.worst, float(errors[follows].max()))
         found.largest = max(found.largest, float(np.abs(wanted[follows]).max()))
         found.answers.append(answers)

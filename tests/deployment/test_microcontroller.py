@@ -118,6 +118,17 @@ def test_a_cortex_m4_uses_the_weights_for_agents_near_obstacles(agent: int, emul
     assert found.weights == 4 * 2 * (16 * 8 * 3 + 16)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("time_step", [0.002, 0.02, 0.05])
+def test_a_cortex_m4_has_the_gain_of_its_sampling_period(time_step: float, emulator: None, tmp_path: Path) -> None:
+    controller = starling(gain_period=0.02)
+    recording = record_agent(controller, strung(0), 8, steps=6, orbit=ORBIT, time_step=time_step)
+    assert recording.time_step == time_step
+    found = emulate(controller, recording, tmp_path, orbit=ORBIT)
+    assert found.largest_error < 1e-5
+    assert found.memory == count_agent_bytes(read_program(controller, 2))
+
+
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(microcontroller, "TOOLS", ("no-such-gcc", "sh"))
     recording = record_agent(ef.load("reynolds"), start_of(), 0, steps=1)

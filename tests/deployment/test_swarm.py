@@ -21,8 +21,10 @@ from equiflock.deployment import swarm
 from equiflock.deployment.export import export
 from equiflock.deployment.link_frames import MESSAGE_HEADER
 from equiflock.deployment.robot_processes import ROBOT_CODE
-from equiflock.deployment.swarm import Deployment, DeploymentResult, deploy
+from equiflock.deployment.swarm import Deployment, DeploymentResult, build_robot_settings, deploy
 from equiflock.deployment.swarm_audit import audit_swarm
+from equiflock.simulation import metrics
+from tests.deployment.export.test_starling import starling
 from tests.deployment.robots import children
 
 pytest.importorskip("zenoh")
@@ -58,6 +60,56 @@ def test_every_kind_of_agent_matches_the_simulator(kind: Any) -> None:
     assert found.parity.is_within_tolerance
     longest = "relative to the flock's largest acceleration" in value(found, "parity")
     assert longest == (kind == "package")
+
+
+@pytest.fixture(scope="module")
+def scheduled(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Weights of a network with the gain min(5, 0.02 / dt)."""
+    path = tmp_path_factory.mktemp("weights") / "scheduled.safetensors"
+    return str(ef.save(starling(near=False, gain_period=0.02), path))
+
+
+@pytest.mark.parametrize("time_step", [0.002, 0.01, 0.02, 0.05])
+@pytest.mark.parametrize("kind", ["c", "numpy", "package"])
+def test_every_kind_of_agent_has_the_gain_of_the_time_step(kind: Any, time_step: float, scheduled: str) -> None:
+    start = ef.random_disk(flocks=1, agents=3, seed=0)
+    found = deploy(scheduled, start, Deployment(agent=kind, time_step=time_step, steps=5))
+    assert found.parity.compared_count == 15
+    assert found.parity.is_within_tolerance
+
+
+def test_periods_of_a_swarm_are_in_the_robots_seconds(scheduled: str) -> None:
+    start = ef.random_disk(flocks=1, agents=3, seed=0).in_units(0.2, 0.25)  # R = 5, and four times as slow
+    found = deploy(f"{scheduled}:comm_radius=5:time_scale=4", start, Deployment(agent="c", time_step=0.1, steps=5))
+    assert found.parity.is_within_tolerance
+
+
+def test_a_swarm_whose_robots_have_another_period_has_no_parity(
+    scheduled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*arguments: Any) -> Any:
+        settings = build_robot_settings(*arguments)
+        for each in settings.values():
+            each["agent"]["period"] *= 2.0
+        return settings
+
+    monkeypatch.setattr(swarm, "build_robot_settings", build)
+    found = deploy(scheduled, ef.random_disk(flocks=1, agents=3, seed=0), Deployment(agent="c", steps=5))
+    assert value(found, "parity").startswith("no")
+
+
+def test_the_table_has_the_components_variance_and_residual_acceleration_of_the_simulator() -> None:
+    near = ef.random_disk(flocks=1, agents=3, seed=0)
+    apart = np.concatenate([near.positions, near.positions + 50.0], axis=1)
+    start = ef.Flock(apart, np.concatenate([near.velocities, near.velocities], axis=1))
+    found = deploy("etdagnn", start, Deployment(agent="c", steps=80))
+    run = ef.simulate(found.host.start, ef.load("etdagnn"), time_step=0.01, duration=0.8)
+    assert value(found, "components at the end") == "2"
+    variance, residual = metrics.velocity_variance(run)[-1, 0], metrics.mean_acceleration_norm(run)[-40:, 0].mean()
+    assert float(value(found, "final velocity variance")) == pytest.approx(variance, rel=1e-2)
+    number, text = value(found, "residual acceleration").split(", ")
+    assert float(number) == pytest.approx(residual, rel=1e-2)
+    assert text == "mean |a| over the last 0.4 s"
 
 
 @pytest.mark.parametrize(

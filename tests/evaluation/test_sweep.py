@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import equiflock as ef
 from equiflock import cli
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import compute_file_checksum
-from equiflock._runtime.jobs import get_result_path
+from equiflock._runtime.jobs import get_result_path, is_done, write_result
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.trained import bundled_weights_path
@@ -32,7 +33,28 @@ def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:
     assert np.allclose(table.ivv, metrics.ivv(run))
     assert np.allclose(table.iman, metrics.iman(run))
     assert np.allclose(table.final_velocity_variance, metrics.velocity_variance(run)[-1])
+    assert np.allclose(table[list(metrics.Effort._fields)].T, metrics.effort(run))
+    assert (table.iman_realised == table.iman).all()
     assert table.flock.tolist() == [0, 1, 2]
+
+
+def test_a_point_with_a_body_that_is_not_ideal_has_what_the_body_did() -> None:
+    environment = ef.Environment(body=ef.DoubleIntegrator(max_acceleration=5.0))
+    job = SweepJob("etdagnn", 0, agents=20, comm_radius=1.0, hops=None, flocks=2, duration=0.2, environment=environment)
+    table = job.run()
+    run = ef.simulate(
+        ef.random_disk(2, 20, split="test"), ef.load("etdagnn", seed=0), duration=0.2, environment=environment
+    )
+    assert np.allclose(table.iman_realised, metrics.iman_realised(run))
+    assert (table.iman_realised < table.iman).all()
+
+
+def test_results_with_the_columns_of_another_version_are_computed_again(tmp_path: Path) -> None:
+    (job,) = build_sweep_jobs(["tanner"], [0], [10], [1.0], [None], flocks=1, duration=0.1)
+    old = replace(job, result_version=1)
+    write_result(job.run().drop(columns=["jerk"]), old, tmp_path)
+    assert is_done(old, tmp_path)
+    assert not is_done(job, tmp_path)
 
 
 def test_all_radii_of_a_sweep_have_the_disk_of_the_controllers_unit() -> None:
@@ -77,7 +99,9 @@ def test_the_summary_has_a_median_for_every_point_over_flocks_and_seeds() -> Non
             "hops": None,
             "ivv": [1.0, 2.0, 3.0, 9.0],
             "iman": 1.0,
+            "iman_realised": 1.0,
             "final_velocity_variance": 1.0,
+            **dict.fromkeys(metrics.Effort._fields, 1.0),
             "disconnected": [1.0, 0.0, 0.0, 0.0],
         }
     )
@@ -193,7 +217,7 @@ def test_a_cell_of_a_map_has_the_interval_below_its_number(tmp_path: Path, monke
         (["--comm-radius", "-1"], "comm_radius must be"),
         (["--controller", "tanner,tanner"], "controller must list each controller once"),
         (["--epochs", "1", "--controller", "tanner"], "tanner has no weights to train"),
-        (["--metric", "ivw"], "metric must be one of 'ivv', 'iman', 'final_velocity_variance', 'disconnected'"),
+        (["--metric", "ivw"], "metric must be one of 'ivv', 'iman', 'iman_realised', 'final_velocity_variance', "),
     ],
 )
 def test_bad_grids_are_refused_before_anything_is_flown(

@@ -114,9 +114,32 @@ def test_the_values_of_a_flight_become_one_number_until_its_end() -> None:
         "integral": [0.01 * (1 + 2), 0.01 * (1 + 2 + 3 + 4 + 5)],
         "smallest": [1.0, 1.0],
         "largest": [3.0, 6.0],
+        "rms": [np.sqrt((1 + 4 + 9) / 3), np.sqrt((1 + 4 + 9 + 16 + 25 + 36) / 6)],
     }.items():
         found = Metric("step", step, "step", over_time).summarize(run)  # type: ignore[arg-type]
         np.testing.assert_allclose(found, expected, err_msg=over_time)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        # From the first moment, or the second if a value needs the step before, to the last that a step follows.
+        ({"of_commands": True}, {"mean": 3.0, "smallest": 1.0, "largest": 5.0, "integral": 0.15}),
+        ({"uses_last_step": True}, {"mean": 4.0, "smallest": 2.0, "largest": 6.0, "integral": 0.2}),
+        (
+            {"of_commands": True, "uses_last_step": True},
+            {"mean": 3.5, "smallest": 2.0, "largest": 5.0, "integral": 0.14},
+        ),
+    ],
+)
+def test_moments_without_a_value_do_not_count(flags: dict[str, bool], expected: dict[str, float]) -> None:
+    def step(moment: ef.Moment) -> Any:
+        return np.full(len(moment.flock), moment.step + 1.0)
+
+    run = ef.simulate(ef.random_disk(1, 10), ef.load("tanner"), duration=0.05, record={"step": step})
+    for over_time, value in expected.items():
+        found = Metric("step", step, "step", over_time, **flags).summarize(run)  # type: ignore[arg-type]
+        assert found == pytest.approx([value]), over_time
 
 
 def test_a_scenario_may_name_a_metric_of_a_user_in_its_measures() -> None:

@@ -165,7 +165,7 @@ def test_extremes_of_a_large_flock_are_found_without_comparing_all_pairs() -> No
 
 
 def test_integrals_are_of_trajectories() -> None:
-    with pytest.raises(InputError, match="an integral over time needs a Trajectory; got a Flock"):
+    with pytest.raises(InputError, match="a metric of a whole flight needs a Trajectory; got a Flock"):
         metrics.ivv(ef.random_disk(1, 10))
 
 

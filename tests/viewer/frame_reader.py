@@ -33,7 +33,7 @@ class ReadFrame:
 
 def read_frame(content: bytes) -> ReadFrame:
     kind, panels, step, time = struct.unpack_from("<IIdd", content)
-    assert kind == 3
+    assert kind == 4
     at = 24
     frame = ReadFrame(step, time, [])
 
@@ -44,8 +44,8 @@ def read_frame(content: bytes) -> ReadFrame:
         return array
 
     for _ in range(panels):
-        agents, edges, lost_edges, disks, has_ended, _, *metric_values = struct.unpack_from("<IIIIII6d", content, at)
-        at += 72
+        agents, edges, lost_edges, disks, has_ended, _, *metric_values = struct.unpack_from("<IIIIII8d", content, at)
+        at += 88
         origin = np.array(metric_values[:2])
         positions = take("<f4", agents, 2) + origin
         velocities, accelerations = take("<f4", agents, 2), take("<f4", agents, 2)

@@ -116,7 +116,7 @@ def test_a_curve_is_split_at_missing_values(run: Callable[..., Any]) -> None:
 
 
 def test_an_axis_without_values_has_ticks(run: Callable[..., Any]) -> None:
-    for metric in range(4):
+    for metric in range(6):
         assert (
             len(run("plots", "return m.makeScale([0, NaN], m.METRICS[given[0]], given[1]).ticks;", [metric, BOX])) > 1
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,13 +40,16 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
         assert np.array_equal(shown.conditions, conditions[0])
 
 
-def test_metric_values_match_the_metrics_module() -> None:
+@pytest.mark.parametrize("failed", [0, 7, 50])
+def test_metric_values_match_the_metrics_module(failed: int) -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=50, seed=2)).draw()
-    moment = next(ef.flight(start, ef.load("tanner")))
+    conditions = np.where(np.arange(start.shape[1]) < failed, ef.Condition.SILENT, ef.Condition.WORKING)[None]
+    moment = next(ef.flight(replace(start, conditions=conditions), ef.load("tanner")))
     metric_values = FlockPicture(moment.flock, moment.accelerations, np.empty((0, 3))).metric_values
     measured = ef.metrics.velocity_variance, ef.metrics.component_count, ef.metrics.minimum_separation
     assert metric_values[:3] == tuple(measure(moment)[0] for measure in measured)
-    assert np.isclose(metric_values[3], ef.metrics.mean_acceleration_norm(moment)[0])
+    of_commands = ef.metrics.mean_acceleration_norm, ef.metrics.rms_acceleration, ef.metrics.peak_acceleration_norm
+    assert np.allclose(metric_values[3:], [measure(moment)[0] for measure in of_commands])
 
 
 def test_edges_are_the_radius_graph_and_none_is_lost_by_default() -> None:

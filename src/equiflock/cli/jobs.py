@@ -15,6 +15,7 @@ from equiflock.cli.terminal import print_notice, progress
 from equiflock.controllers import load
 from equiflock.flock import Flock
 from equiflock.simulation.flight_builder import flight
+from equiflock.simulation.last_step import LastStepRecorder
 from equiflock.simulation.metrics import list_user_metrics
 
 if TYPE_CHECKING:
@@ -30,9 +31,11 @@ def try_controller(start: Flock, controller: str, **flight_options: Any) -> None
 
     Raise the error of a broken controller or metric before jobs run or files are written.
     """
+    last_steps = LastStepRecorder()
     for moment in islice(flight(start, load(controller), **flight_options), TRIAL_STEPS):
+        measured = last_steps.attach(moment)
         for metric in list_user_metrics():
-            metric(moment)
+            metric(measured)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from equiflock.cli.shared_options import (
 from equiflock.cli.terminal import PREPARING_TEXT, out, print_orbit, print_table, progress
 from equiflock.controllers import load
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
-from equiflock.evaluation.summary import RECORDED_METRICS, summarize, summarize_outcomes
+from equiflock.evaluation.summary import list_recorded_metrics, summarize, summarize_outcomes
 from equiflock.flock import Role
 from equiflock.scenarios.registry import choose_orbit
 from equiflock.simulation.flight_jobs import fly, resolve_measures, scenario_to_dict
@@ -90,7 +90,7 @@ class Simulate:
                 environment,
                 keep_every=self.keep_every if self.save is not None else None,
                 record=resolve_measures(scenario)
-                | {measure.__name__: measure for measure in RECORDED_METRICS}
+                | list_recorded_metrics(environment)
                 | {metric.name: metric for metric in list_user_metrics()},
                 on_step=lambda moment: bar.update(
                     task, completed=moment.step, description=f"flying under {self.controller}"

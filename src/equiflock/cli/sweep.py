@@ -26,7 +26,12 @@ OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png", "grid.json")
 HEADINGS = {
     "ivv": "IVV",
     "iman": "IMAN",
+    "iman_realised": "IMAN\nrealised",
     "final_velocity_variance": "variance\nat end",
+    "rms_acceleration": "RMS\n|a|",
+    "peak_acceleration": "peak\n|a|",
+    "residual_acceleration": "residual\n|a|",
+    "jerk": "RMS\njerk",
     "disconnected": "discon-\nnected",
 }
 
@@ -61,7 +66,8 @@ class Sweep(WorkerOptions):
     time_step: float = 0.01
     """Time step in seconds."""
     metric: str = "ivv"
-    """Metric of the heat map: ivv, iman, final_velocity_variance, disconnected, or your own (see --plugin)."""
+    """Metric of the heat map: ivv, iman, iman_realised, final_velocity_variance, rms_acceleration, peak_acceleration,
+    residual_acceleration, jerk, disconnected, or your own (see --plugin)."""
     out: Path = Path("runs/sweep")
     """Run directory to write."""
     plugin: str | None = None
@@ -114,7 +120,7 @@ class Sweep(WorkerOptions):
         Raise InputError if no grid point has initial conditions.
         """
         from equiflock._runtime.files import atomic_write
-        from equiflock.evaluation.sweep import draw_sweep, list_axes, summarize_sweep
+        from equiflock.evaluation.sweep import REALISED, draw_sweep, list_axes, summarize_sweep
 
         table = self.run_jobs(jobs, self.out / "jobs", f"sweep over {len(jobs)} points")
         # Jobs are ordered for speed; rows are sorted for the reader.
@@ -130,7 +136,9 @@ class Sweep(WorkerOptions):
         if len(empty) == len(table):
             raise InputError(f"no initial conditions were found at any grid point: {table.remark.iloc[0]}")
         figure = draw_sweep(table, self.metric, self.out / f"{self.metric}.png")
-        self._print_results(summary)
+        # For ideal bodies it is the IMAN.
+        has_ideal_bodies = all(job.environment.has_ideal_body for job in jobs)
+        self._print_results(summary[summary.metric != REALISED] if has_ideal_bodies else summary)
         for row in empty.drop_duplicates(["agents", "comm_radius"]).itertuples():
             out.print(f"  agents {row.agents}, comm_radius {row.comm_radius:g}: {row.remark}", highlight=False)
         print_paths((self.out / "sweep.csv", self.out / "summary.csv", figure))

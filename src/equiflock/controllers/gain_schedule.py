@@ -1,9 +1,10 @@
 """Gain schedules: the factor on a controller's accelerations at the sampling period of its robot.
 
 A robot that samples its neighbours every dt seconds and corrects its velocity with a gain g is calm for g dt well below
-1, overshoots from g dt = 1 on and diverges from g dt = 2 on. A controller with a gain schedule therefore lowers its
-gain in proportion to 1 / dt. The factor is the same for all agents and directions, so the controller stays equivariant
-and local.
+1, overshoots from g dt = 1 on and diverges from g dt = 2 on. If messages are late by a step, it diverges from g dt = 1
+on: it compares its velocity with the old ones of its neighbours. A controller with a gain schedule therefore lowers its
+gain in proportion to 1 / T, for the period T = dt (1 + d) of robots whose messages are up to d steps late. The factor
+is the same for all agents and directions, so the controller stays equivariant and local.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ LARGEST_GAIN = 5.0
 
 @dataclass(frozen=True)
 class GainSchedule:
-    """The factor s(dt) = min(largest, period / dt) on accelerations, for the sampling period dt.
+    """The factor s(T) = min(largest, period / T) on accelerations, for the sampling period T.
 
-    `GainSchedule(period=0.02)(0.05)` is 0.4. A controller that is called by itself, outside of a flight, has the factor
-    1, as at dt = `period`.
+    `GainSchedule(period=0.02)(0.05)` is 0.4. If messages are late by d steps, T is (1 + d) time steps. A controller
+    that is called by itself, outside of a flight, has the factor 1, as at T = `period`.
     """
 
     period: float
@@ -40,9 +41,9 @@ class GainSchedule:
         check_positive("gain_period", self.period)
         check_positive("largest_gain", self.largest)
 
-    def __call__(self, time_step: float) -> float:
-        """Return s(dt) for dt = `time_step`."""
-        return min(self.largest, self.period / check_positive("time_step", time_step))
+    def __call__(self, time_step: float, latency: int = 0) -> float:
+        """Return s(T) for T = `time_step` (1 + `latency`), with the latency of messages in steps."""
+        return min(self.largest, self.period / (check_positive("time_step", time_step) * (1 + latency)))
 
     def scale_time(self, time_scale: float) -> GainSchedule:
         """Return the schedule for robots with `time_scale` of their seconds per second of the controller."""
@@ -57,10 +58,10 @@ def get_gain_schedule(controller: object) -> GainSchedule | None:
     return schedule
 
 
-def compute_gain(controller: object, time_step: float) -> float:
-    """Return the factor on a controller's accelerations at this time step; 1 without a gain schedule."""
+def compute_gain(controller: object, time_step: float, latency: int = 0) -> float:
+    """Return the factor on a controller's accelerations at this time step and latency; 1 without a gain schedule."""
     schedule = get_gain_schedule(controller)
-    return 1.0 if schedule is None else schedule(time_step)
+    return 1.0 if schedule is None else schedule(time_step, latency)
 
 
 def describe_long_time_step(controller: object, time_step: float) -> str | None:

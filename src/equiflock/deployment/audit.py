@@ -228,7 +228,7 @@ def audit(
         raise InputError(f"start must be a Flock of one flock without failed agents, got {shorten_repr(start)}")
     loop = flight(start, controller, time_step=time_step, radio=radio, orbit=orbit)
     flocks, edges, accelerations = _record_moments(islice(loop, steps))
-    decide, rng = make_decision_function(controller, time_step).decide, make_rng(seed, "audit")
+    decide, rng = make_decision_function(controller, time_step, radio.latency).decide, make_rng(seed, "audit")
 
     def replay(flocks: list[Flock]) -> Float64[np.ndarray, "T N D"]:
         return _replay_flocks(flocks, DelayedAggregation(controller.senses, radio=radio, orbit=orbit), decide)

@@ -38,7 +38,15 @@ LIBRARY_SOURCE = """#include "{header}"
 size_t exported_agent_size(void) {{ return sizeof({name}_agent); }}
 size_t exported_message_size(void) {{ return {NAME}_MESSAGE; }}
 int exported_dimensions(void) {{ return {NAME}_D; }}
-void exported_init({name}_agent *agent, uint32_t number, uint8_t group) {{ {name}_init(agent, number, group); }}
+#ifdef {NAME}_GAIN_PERIOD
+int exported_needs_period(void) {{ return 1; }}
+void exported_init({name}_agent *agent, uint32_t number, uint8_t group, float period)
+{{ {name}_init(agent, number, group, period); }}
+#else
+int exported_needs_period(void) {{ return 0; }}
+void exported_init({name}_agent *agent, uint32_t number, uint8_t group, float period)
+{{ (void)period; {name}_init(agent, number, group); }}
+#endif
 void exported_begin({name}_agent *agent, const float *position, const float *velocity, uint8_t *message)
 {{ {name}_begin(agent, position, velocity, message); }}
 int exported_receive({name}_agent *agent, const uint8_t *message, size_t length)
@@ -76,7 +84,8 @@ def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, An
     """Return a function that makes new agents, at step 0 and without observations; compile the kernels of the package.
 
     `program` is the path of the exported file (.py) or the shared library (.so), or the name of a controller.
-    `settings` are `number` and `group` of the robot; for the package all arguments of `PackageAgent`.
+    `settings` are the agent's arguments: `number` and `group` of the robot, and `period` if the controller has a gain
+    schedule; for the package all arguments of `PackageAgent`.
     """
     if kind == "package":
         from equiflock.deployment.package_agent import PackageAgent, compile_kernels
@@ -84,9 +93,9 @@ def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, An
         compile_kernels(program, **settings)
         return lambda: PackageAgent(program, **settings)
     if kind == "c":
-        return lambda: CompiledAgent(program, settings["number"], settings["group"])
+        return lambda: CompiledAgent(program, **settings)
     agent_class = import_agent_class(program)
-    return lambda: agent_class(settings["number"], settings["group"])
+    return lambda: agent_class(**settings)
 
 
 def import_agent_class(path: str | os.PathLike[str]) -> Callable[..., Agent]:
@@ -137,9 +146,15 @@ def compile_header(
 
 
 class CompiledAgent:
-    """An `Agent` of a library written by `compile_header`; its group is from 0 to 254."""
+    """An `Agent` of a library written by `compile_header`; its group is from 0 to 254.
 
-    def __init__(self, library: str | os.PathLike[str], number: int, group: int = 0) -> None:
+    `period` is the robot's sampling period in seconds. Raise InputError if it is None and the controller has a gain
+    schedule; other controllers do not use it.
+    """
+
+    def __init__(
+        self, library: str | os.PathLike[str], number: int, group: int = 0, period: float | None = None
+    ) -> None:
         self._library: Any = ctypes.CDLL(str(Path(library).resolve()))
         self._library.exported_agent_size.restype = self._library.exported_message_size.restype = ctypes.c_size_t
         self._library.exported_observations.restype = ctypes.POINTER(ctypes.c_float)
@@ -150,7 +165,12 @@ class CompiledAgent:
         self._agent = (ctypes.c_uint32 * (-(-self.size // 4)))()
         self._message = (ctypes.c_char * self._library.exported_message_size())()
         self._position, self._velocity, self._acceleration = ((ctypes.c_float * self._dimensions)() for _ in range(3))
-        self._library.exported_init(self._agent, ctypes.c_uint32(number), ctypes.c_uint8(group))
+        if period is None and self._library.exported_needs_period():
+            from equiflock._runtime.checks import InputError
+
+            raise InputError("period must be the robot's sampling period in seconds, as the controller's gain needs it")
+        arguments = ctypes.c_uint32(number), ctypes.c_uint8(group), ctypes.c_float(period or 0.0)
+        self._library.exported_init(self._agent, *arguments)
 
     @property
     def step(self) -> int:

@@ -24,7 +24,7 @@ from equiflock.bodies import DoubleIntegrator
 from equiflock.deployment.export import export
 from equiflock.deployment.export.c_header import format_floats
 from equiflock.deployment.export.program import read_program
-from equiflock.deployment.export.source_text import fill_template
+from equiflock.deployment.export.source_text import fill_template, format_c_float, list_template_parts
 from equiflock.deployment.swarm_host import Float32Body
 from equiflock.deployment.wire_format import encode_agent_message, make_zero_hops, round_to_float32
 from equiflock.flock import FOLLOWER, Flock
@@ -55,6 +55,8 @@ class Recording:
 
     number: int
     group: int
+    time_step: float
+    """dt, in seconds: the sampling period of the agent."""
     positions: Float32[np.ndarray, "T D"]
     velocities: Float32[np.ndarray, "T D"]
     messages: tuple[tuple[bytes, ...], ...]
@@ -95,12 +97,13 @@ def record_agent(
     return Recording(
         number=agent,
         group=int(start.groups[0, agent]),
+        time_step=time_step,
         positions=positions,
         velocities=velocities,
         messages=tuple(messages),
         observations=known,
         accelerations=np.array(accelerations, np.float64),
-        magnitudes=program.compute_magnitude(known),
+        magnitudes=program.compute_magnitude(known, time_step),
     )
 
 
@@ -153,9 +156,10 @@ def emulate(controller: Any, recording: Recording, folder: Path, *, orbit: Orbit
     D = recording.positions.shape[1]
     export(controller, folder / f"{HEADER_NAME}.h", dimensions=D, orbit=orbit)
     (folder / "recording.h").write_text(format_recording_as_c(recording))
+    program = read_program(controller, D, orbit)
     for name in ("firmware.c", "firmware.ld"):
         words = {"file": HEADER_NAME, "name": HEADER_NAME, "NAME": HEADER_NAME.upper()}
-        (folder / name).write_text(fill_template(name, words, (), ("/*", "*/")))
+        (folder / name).write_text(fill_template(name, words, list_template_parts(program), ("/*", "*/")))
     gcc, nm, qemu = TOOLS
     _run_tool([gcc, *PROCESSOR, *COMPILER_FLAGS, *SECTIONS, "-c", "firmware.c", "-o", "firmware.o"], folder)
     linked = ["-nostartfiles", f"--specs={LINKER_SPECS}", "-Wl,--gc-sections", "-T", "firmware.ld", "firmware.o", "-lm"]
@@ -169,7 +173,7 @@ def emulate(controller: Any, recording: Recording, folder: Path, *, orbit: Orbit
         raise InputError(
             f"the firmware must print {recording.accelerations.size} accelerations, got {len(accelerations)}"
         )
-    weights = 4 * read_program(controller, D, orbit).weight_count
+    weights = 4 * program.weight_count
     header_symbols = [name for name in whole if name in own and name.startswith((f"{HEADER_NAME}_", "agent_"))]
     return ResourceUsage(
         code=sum(whole[name] for name in header_symbols) - weights,
@@ -233,6 +237,7 @@ def format_recording_as_c(recording: Recording) -> str:
         f"#define RECORDED_STEPS {steps}",
         f"#define RECORDED_NUMBER {recording.number}u",
         f"#define RECORDED_GROUP {recording.group}u",
+        f"#define RECORDED_PERIOD {format_c_float(recording.time_step)}",
     ]
     for name, vectors in (("positions", recording.positions), ("velocities", recording.velocities)):
         rows = ",\n".join(f"    {{{format_floats(vector).strip()}}}" for vector in vectors)

@@ -30,7 +30,7 @@ class PackageAgent:
         *,
         number: int,
         group: int = 0,
-        time_step: float,
+        period: float,
         dimensions: int = 2,
         comm_radius: float = 1.0,
         orbit: Mapping[str, Any] | None = None,
@@ -39,7 +39,7 @@ class PackageAgent:
         self.number, self.group, self.step = number, group, 0
         self._senses, self._dimensions, self._comm_radius = loaded.senses, dimensions, comm_radius
         self._orbit = None if orbit is None else Orbit(**orbit)
-        self._decide, _ = make_decision_function(loaded, time_step)
+        self._decide, _ = make_decision_function(loaded, period)
         self._relayed_hops = make_zero_hops(loaded.senses, dimensions)
         self._received: dict[int, Message] = {}
 

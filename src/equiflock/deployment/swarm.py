@@ -21,6 +21,7 @@ from typing import Any, get_args
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock._runtime.scratch_directory import make_scratch_directory
 from equiflock.controllers import load
+from equiflock.controllers.gain_schedule import get_gain_schedule
 from equiflock.deployment.export import export
 from equiflock.deployment.export.program import check_local, read_program
 from equiflock.deployment.exported_agents import AgentKind, compile_header
@@ -36,6 +37,7 @@ from equiflock.deployment.swarm_results import (
     Parity,
     build_result_table,
     compute_drift,
+    compute_mean_norm,
     find_failed_agents,
 )
 from equiflock.flock import Condition, Flock
@@ -76,7 +78,7 @@ class Deployment:
 
     agent: AgentKind = "numpy"
     time_step: float = 0.01
-    """dt, in seconds of flight."""
+    """dt, in seconds of flight: the sampling period that robots pass to controllers with a gain schedule."""
     steps: int = 200
     environment: Environment = DEFAULT_ENVIRONMENT
     """Radio and body; its failures are the agents whose processes are killed."""
@@ -109,6 +111,11 @@ class Deployment:
                 f"failed agents of a swarm are killed, so they are stopped: their kind must be 'stopped', "
                 f"got {failures.kind!r}"
             )
+
+    @property
+    def sampling_period(self) -> float:
+        """Period for the agents' gain schedule, in seconds: a time step, and the radio's latency."""
+        return self.time_step * (1 + self.environment.radio.latency)
 
     @property
     def flight_options(self) -> dict[str, Any]:
@@ -173,10 +180,10 @@ def deploy(
         # Agents of kind "package" may have controllers without a program.
         is_exported = deployment.agent != "package"
         program = read_program(controller, start.shape[2], deployment.orbit) if is_exported else None
-        parity = Parity(controller, deployment.time_step, program)
+        parity = Parity(controller, deployment.sampling_period, program)
         # Compile the kernels before robots wait for the host.
         list(MessageDelivery(host.radio, controller.senses).compute_arrivals(host.moment.flock))
-        Parity(controller, deployment.time_step).compare(host.moment, host.parse_commands({}))
+        Parity(controller, deployment.sampling_period).compare(host.moment, host.parse_commands({}))
         with RobotProcesses(settings, deployment.port, deployment.effective_timeout) as processes:
             swarm = Swarm(host, processes, parity, faults, keep_record)
             swarm.fly(deployment.steps, deployment.rate, on_step)
@@ -207,7 +214,7 @@ def build_robot_settings(
         orbit = None if deployment.orbit is None else asdict(deployment.orbit)
         for agent in agents.values():
             agent |= {
-                "time_step": deployment.time_step,
+                "period": deployment.sampling_period,
                 "dimensions": dimensions,
                 "comm_radius": start.comm_radius,
                 "orbit": orbit,
@@ -219,6 +226,9 @@ def build_robot_settings(
             program = str(export(controller, path, dimensions=dimensions, orbit=deployment.orbit)[0])
         except InputError as error:
             raise InputError(f"{error}; {EXPORT_HINT}") from None
+        if get_gain_schedule(controller) is not None:
+            for agent in agents.values():
+                agent["period"] = deployment.sampling_period
     if kind == "c":
         program = str(compile_header(program, folder / "robot.so", neighbours=start.shape[1]))
     faults = deployment.assign_faults(robots)
@@ -369,6 +379,7 @@ class Swarm:
             self.parity.stop_reason = self.parity.stop_reason or f"from step {step} on, when agent {number} {fault}"
         commands = host.parse_commands(contents)
         self.parity.compare(host.moment, commands)
+        self.log.acceleration_norms.append(compute_mean_norm(host.moment.flock, commands))
         failed = dict.fromkeys(working & set(self.log.lost_robots), Condition.STOPPED)
         # A robot that sends garbage is SILENT in the simulator: it flies on.
         if step + 1 == self.faults.step:

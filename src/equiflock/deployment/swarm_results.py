@@ -13,9 +13,10 @@ from jaxtyping import Float64
 from equiflock.deployment.export.program import Program
 from equiflock.deployment.robot_processes import RobotProcesses
 from equiflock.deployment.swarm_host import SwarmHost
-from equiflock.flock import FOLLOWER
+from equiflock.flock import FOLLOWER, Flock
 from equiflock.protocols import Controller, Moment
 from equiflock.simulation.flight_builder import flight, make_decision_function
+from equiflock.simulation.metrics import component_count, velocity_variance
 
 TOLERANCE = 1e-5
 """Largest difference from the simulator's acceleration, relative to the terms it is the sum of, or to 1.
@@ -30,6 +31,10 @@ TOLERATED_SHARE = 0.1
 """Share of steps that an agent may miss before it counts as failed, in real time or with stalled agents.
 
 There deadlines are so short that a busy machine misses some. In plain lockstep an agent may miss none."""
+
+
+RESIDUAL_SECONDS = 0.5
+"""Seconds at the end of a flight over which the residual acceleration is a mean; at most half of the flight."""
 
 
 class Exchange(NamedTuple):
@@ -47,6 +52,8 @@ class FlightLog:
 
     seconds: list[float] = field(default_factory=list)
     """Duration of each step."""
+    acceleration_norms: list[float] = field(default_factory=list)
+    """Mean |a| of the working agents' commands at each step."""
     missed_steps: Counter[int] = field(default_factory=Counter)
     """Number of steps, by robot, without a command in time although the process was alive."""
     late_steps: int = 0
@@ -67,9 +74,9 @@ class Parity:
     `program` is the exported program of the robots, which gives the scale of errors; None for agents of kind "package".
     """
 
-    def __init__(self, controller: Controller, time_step: float, program: Program | None = None) -> None:
-        self._decide, _ = make_decision_function(controller, time_step)
-        self._program = program
+    def __init__(self, controller: Controller, period: float, program: Program | None = None) -> None:
+        self._decide, _ = make_decision_function(controller, period)
+        self._program, self._period = program, period
         self.compared_count = self.different_count = 0
         self.largest_difference = self.largest_relative_difference = 0.0
         """Largest difference, absolute and relative (see `TOLERANCE`)."""
@@ -86,7 +93,7 @@ class Parity:
         if self._program is None:
             relative = distances / max(np.linalg.norm(expected, axis=1).max(), 1.0)
         else:
-            terms = self._program.compute_magnitude(moment.observations[0])
+            terms = self._program.compute_magnitude(moment.observations[0], self._period)
             relative = (np.abs(commands - expected) / terms).max(axis=1)[working]
         self.compared_count += len(distances)
         self.different_count += int((relative > TOLERANCE).sum())
@@ -144,6 +151,12 @@ def compute_drift(host: SwarmHost, controller: Controller, **flight_options: Any
     return Drift(distances[step], step, distances[-1])
 
 
+def compute_mean_norm(flock: Flock, commands: Float64[np.ndarray, "N D"]) -> float:
+    """Return the mean |a| of commands over the working agents of a single flock; 0 without any."""
+    norms = np.linalg.norm(commands[flock.working[0]], axis=1)
+    return float(norms.mean()) if len(norms) else 0.0
+
+
 def find_failed_agents(processes: RobotProcesses, log: FlightLog, tolerated_share: float) -> dict[int, str]:
     """Return what went wrong, by agent that failed although this was not planned.
 
@@ -188,6 +201,9 @@ def build_result_table(
     return [
         ["parity", parity.summary],
         ["drift", "not compared" if drift is None else str(drift)],
+        ["components at the end", f"{component_count(host.moment)[0]:.0f}"],
+        ["final velocity variance", f"{velocity_variance(host.moment)[0]:.3g}"],
+        ["residual acceleration", _format_residual_acceleration(log, time_step)],
         ["steps", f"{len(log.seconds):,}, {1.0 / max(seconds.mean(), 1e-9):.1f} per second"],
         ["time per step", f"median {np.median(seconds) * 1e3:.1f} ms, longest {seconds.max() * 1e3:.1f} ms"],
         ["computing time per step", f"median {np.median(microseconds):.0f} us, longest {microseconds.max():.0f} us"],
@@ -203,6 +219,13 @@ def build_result_table(
         ["rejected frames", f"{rejected.total():,} ({rejections})" if rejected else "none"],
         ["invalid reports", f"{len(unparsed)} (agents {_join(map(str, unparsed))})" if unparsed else "none"],
     ]
+
+
+def _format_residual_acceleration(log: FlightLog, time_step: float) -> str:
+    """Return the mean |a| over the last RESIDUAL_SECONDS, and over how many seconds it is."""
+    norms = log.acceleration_norms
+    window = max(min(round(RESIDUAL_SECONDS / time_step), -(-len(norms) // 2)), 1)
+    return f"{np.mean(norms[-window:] or [0.0]):.3g}, mean |a| over the last {window * time_step:g} s"
 
 
 def _join(items: Iterable[str]) -> str:

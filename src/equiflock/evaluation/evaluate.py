@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -29,7 +29,6 @@ from equiflock.evaluation.flight_statistics import (
     summarize_flights,
 )
 from equiflock.evaluation.job_weights import check_weights, compute_weights_checksum, load_with_seed
-from equiflock.evaluation.summary import compute_peak_acceleration
 from equiflock.flock import Flock
 from equiflock.learning.recipe import EXPERT
 from equiflock.outcomes import Outcome
@@ -44,29 +43,31 @@ from equiflock.simulation.simulate import Measure
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.statistics import Estimate
 
-FLIGHT_METRICS: dict[str, Callable[[Trajectory], Any]] = {
-    "ivv": metrics.ivv,
-    "iman": metrics.iman,
-    "peak_acceleration": compute_peak_acceleration,
-    "smallest_separation": lambda run: run.series["minimum_separation"].min(axis=0),
-    "component_count": lambda run: metrics.component_count(run.flock(), run.comm_radius),
-    DISCONNECTED: lambda run: (metrics.component_count(run.flock(), run.comm_radius) > 1).astype(float),
-}
-"""Metrics of a whole flight, one number per flock."""
-FLIGHT_SERIES = (
-    metrics.velocity_variance,
-    metrics.mean_acceleration_norm,
-    metrics.peak_acceleration_norm,
-    metrics.minimum_separation,
+REALISED = "iman_realised"
+"""Column that only evaluations with a body that is not ideal have."""
+FLIGHT_METRICS = (
+    "ivv",
+    "iman",
+    REALISED,
+    *metrics.Effort._fields,
+    "smallest_separation",
+    "component_count",
+    DISCONNECTED,
 )
-"""Series from which these metrics are computed."""
+"""Metrics of a whole flight, one number per flock, which `measure_flights` computes."""
+FLIGHT_SERIES = (metrics.velocity_variance, *metrics.EFFORT_METRICS, metrics.minimum_separation)
+"""Series from which these metrics are computed, beside that of realised accelerations."""
 HEADINGS = {
     "ivv": "IVV",
     "iman": "IMAN",
+    REALISED: "IMAN\nrealised",
     "velocity_variance": "variance\nat end",
     "mean_leader_velocity_distance": "MLVD\nat end",
     "mean_acceleration_norm": "mean\n|a|\nat end",
+    "rms_acceleration": "RMS\n|a|",
     "peak_acceleration": "peak\n|a|",
+    "residual_acceleration": "residual\n|a|",
+    "jerk": "RMS\njerk",
     "smallest_separation": "smallest\nseparation",
     "component_count": "components\nat end",
     DISCONNECTED: "discon-\nnected",
@@ -106,6 +107,8 @@ class EvaluationJob(FlightJob):
     """Radio, body and failures of the flights."""
     metrics: tuple[str, ...] = ()
     """Names of users' metrics, columns of the result."""
+    result_version: int = 2
+    """Version of the columns of the result: results of another version are computed again."""
 
     @property
     def key(self) -> str:
@@ -129,27 +132,51 @@ class EvaluationJob(FlightJob):
     def run(self) -> pd.DataFrame:
         """Return a row per flock, with its metrics, and if the figure has curves the rows of `build_curve_table`, too.
 
-        If the figure is "endings", a flock has its outcome and the final values of measures that only the scenario has.
-        `split_results` separates the two kinds of rows. Raise InputError if the weights changed.
+        If the figure is "endings", a flock has its outcome, effort, and the values of measures that only the scenario
+        has. `split_results` separates the two kinds of rows. Raise InputError if the weights changed.
         """
         check_weights(self.controller, self.seed, self.checksum, "evaluation")
         user_metrics = {name: get_metric(name) for name in self.metrics}
         if self.scenario.figure == "endings":
-            own = _select_own_measures(self.scenario)
-            run = self.fly(self.draw_start(), keep_every=None, record=own | user_metrics)
-            columns = {name: run.series[name][-1] for name in own}
-            columns |= {name: metric.summarize(run) for name, metric in user_metrics.items()}
+            measures = _select_own_measures(self.scenario) | user_metrics
+            recorded = measures | {measure.__name__: measure for measure in metrics.EFFORT_METRICS}
+            run = self.fly(self.draw_start(), keep_every=None, record=recorded)
+            columns: dict[str, Any] = metrics.effort(run)._asdict()
+            columns |= _summarize_measures(run, [name for name in measures if name not in columns])
             failed = find_failed_flights(self.scenario, run.outcome).astype(int)
             return build_outcome_table(run).assign(**{FAILED: failed, **columns})
         measures = resolve_measures(self.scenario) | user_metrics
         recorded = measures | {measure.__name__: measure for measure in FLIGHT_SERIES}
+        if not self.environment.has_ideal_body:
+            recorded["mean_realised_acceleration_norm"] = metrics.mean_realised_acceleration_norm
         run = self.fly(self.draw_start(), keep_every=None, record=recorded)
         curves = build_curve_table({name: run.series[name] for name in measures}, self.time_step)
-        columns = {"flock": np.arange(len(run.steps))}
-        columns |= {name: compute(run) for name, compute in FLIGHT_METRICS.items()}
-        columns |= {name: run.series[name][-1] for name in measures}
-        columns |= {name: metric.summarize(run) for name, metric in user_metrics.items()}
+        columns = {"flock": np.arange(len(run.steps)), **measure_flights(run)}
+        columns |= _summarize_measures(run, [name for name in measures if name not in columns])
         return pd.concat([curves, pd.DataFrame(columns)], ignore_index=True)
+
+
+def measure_flights(run: Trajectory) -> dict[str, Any]:
+    """Return the `FLIGHT_METRICS` of a run that recorded `FLIGHT_SERIES`, one number per flock.
+
+    The IMAN of realised accelerations is among them if they were recorded.
+    """
+    component_counts = metrics.component_count(run.flock(), run.comm_radius)
+    has_realised = "mean_realised_acceleration_norm" in run.series
+    return {
+        "ivv": metrics.ivv(run),
+        "iman": metrics.iman(run),
+        **({REALISED: metrics.iman_realised(run)} if has_realised else {}),
+        **metrics.effort(run)._asdict(),
+        "smallest_separation": run.series["minimum_separation"].min(axis=0),
+        "component_count": component_counts,
+        DISCONNECTED: (component_counts > 1).astype(float),
+    }
+
+
+def _summarize_measures(run: Trajectory, names: Sequence[str]) -> dict[str, Any]:
+    """Return recorded measures of whole flights: metrics as they were registered, others with their final values."""
+    return {name: get_metric(name).summarize(run) if name in METRICS.parts else run.series[name][-1] for name in names}
 
 
 def split_results(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -167,8 +194,8 @@ def check_reportable(scenario: Scenario) -> None:
     That is, if a measure is unknown or has the name of another column, or if there are endings but no successes.
     """
     for name, measure in resolve_measures(scenario).items():
-        # This metric is a column of all evaluations, with the same values.
-        is_same = getattr(measure, "function", measure) is metrics.component_count
+        # A metric of the package that is a column of all evaluations.
+        is_same = name in METRICS.parts and getattr(measure, "function", measure) is METRICS.parts[name].function
         if name in RESERVED_COLUMNS and not is_same:
             raise InputError(
                 f"the measure {name!r} of scenario {scenario.name!r} has the name of another column of the table: "

@@ -10,13 +10,13 @@ from jaxtyping import Float64
 from equiflock.flock import Role
 from equiflock.scenarios.registry import Scenario, find_failed_flights
 from equiflock.simulation import metrics
+from equiflock.simulation.environment import Environment
 from equiflock.simulation.simulate import Measure
 from equiflock.simulation.trajectory import Trajectory
 
 RECORDED_METRICS: tuple[Measure, ...] = (
     metrics.velocity_variance,
-    metrics.mean_acceleration_norm,
-    metrics.peak_acceleration_norm,
+    *metrics.EFFORT_METRICS,
     metrics.component_count,
     metrics.minimum_separation,
 )
@@ -26,8 +26,9 @@ SUMMARIZED_METRICS: tuple[Measure, ...] = (
     metrics.largest_velocity_difference,
     metrics.diameter,
     metrics.mean_leader_velocity_distance,
+    metrics.mean_realised_acceleration_norm,
 )
-"""Metrics that every summary shows."""
+"""Metrics that have rows in a summary."""
 
 
 @dataclass(frozen=True)
@@ -61,25 +62,34 @@ class MetricSummary:
         return middle if low == high else f"{middle} ({low}, {high})"
 
 
-def compute_peak_acceleration(run: Trajectory) -> Float64[np.ndarray, " B"]:
-    """Return the largest |a_i| of any agent at any step, per flock; no step follows the last moment."""
-    return np.asarray(run.series["peak_acceleration_norm"][:-1].max(axis=0, initial=0.0))
+def list_recorded_metrics(environment: Environment) -> dict[str, Measure]:
+    """Return the series that `summarize` reads by name, with realised accelerations if the body is not ideal."""
+    realised = () if environment.has_ideal_body else (metrics.mean_realised_acceleration_norm,)
+    return {measure.__name__: measure for measure in (*RECORDED_METRICS, *realised)}
 
 
 def summarize(run: Trajectory) -> list[MetricSummary]:
-    """Return the integrals IVV and IMAN, final values and extremes of a run that recorded `RECORDED_METRICS`.
+    """Return the integrals IVV and IMAN, final values, extremes and effort of a run that recorded `RECORDED_METRICS`.
 
-    MLVD, the mean distance to the leaders' velocity, is included if every flock has a leader. Other recorded series
-    follow, metrics over the flight as they were registered, others with their final values.
+    The IMAN of realised accelerations is included if they were recorded, and MLVD, the mean distance to the leaders'
+    velocity, if every flock has a leader. Other recorded series follow, metrics over the flight as they were
+    registered, others with their final values.
     """
-    series = run.series
+    series, effort = run.series, metrics.effort(run)
+    realised = []
+    if metrics.mean_realised_acceleration_norm.__name__ in series:
+        realised = [MetricSummary("realised acceleration norm, integral", metrics.iman_realised(run))]
     rows = [
         MetricSummary("velocity variance, integral (IVV)", metrics.ivv(run)),
         MetricSummary("acceleration norm, integral (IMAN)", metrics.iman(run)),
         MetricSummary("velocity variance, end", series["velocity_variance"][-1]),
         MetricSummary("largest velocity difference, end", metrics.largest_velocity_difference(run.flock())),
         MetricSummary("smallest separation, in flight", series["minimum_separation"].min(axis=0)),
-        MetricSummary("peak acceleration, in flight", compute_peak_acceleration(run)),
+        MetricSummary("RMS acceleration, in flight", effort.rms_acceleration),
+        MetricSummary("peak acceleration, in flight", effort.peak_acceleration),
+        MetricSummary("residual acceleration, end", effort.residual_acceleration),
+        MetricSummary("jerk (RMS), in flight", effort.jerk),
+        *realised,
         MetricSummary("diameter, end", metrics.diameter(run.flock())),
         MetricSummary("components, end", series["component_count"][-1]),
     ]

@@ -39,10 +39,17 @@ from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
 from equiflock.simulation.metrics import get_metric, list_user_metrics
 from equiflock.simulation.simulate import count_steps, simulate
 
+REALISED = "iman_realised"
+"""Metric that differs from the IMAN only if the body is not ideal."""
 METRIC_TITLES = {
     "ivv": "integral of the velocity variance",
     "iman": "integral of the mean acceleration norm",
+    REALISED: "integral of the mean realised acceleration norm",
     "final_velocity_variance": "velocity variance at the end",
+    "rms_acceleration": "RMS acceleration",
+    "peak_acceleration": "largest acceleration of an agent",
+    "residual_acceleration": "mean acceleration norm in the last half second",
+    "jerk": "RMS jerk",
     DISCONNECTED: "share of flocks disconnected at the end",
 }
 """Titles of the metrics of every sweep; users' metrics follow."""
@@ -80,6 +87,8 @@ class SweepJob:
     """Radio, body and failures of the test flights; trainings use the paper's."""
     metrics: tuple[str, ...] = ()
     """Names of users' metrics, columns of the result."""
+    result_version: int = 2
+    """Version of the columns of the result: results of another version are computed again."""
     axes: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
     """Environment options that the sweep varies: columns of the table, not part of the stored result."""
 
@@ -135,7 +144,10 @@ class SweepJob:
             missing = dict.fromkeys((*METRIC_TITLES, *self.metrics), np.nan)
             return pd.DataFrame([{"flock": 0, **missing, "remark": str(error).split(":")[0]}])
         controller = self.make_controller()
-        recorded = {name: get_metric(name) for name in ("velocity_variance", "mean_acceleration_norm", *self.metrics)}
+        names = ["velocity_variance", *(measure.__name__ for measure in metrics.EFFORT_METRICS), *self.metrics]
+        if not self.environment.has_ideal_body:
+            names.append("mean_realised_acceleration_norm")
+        recorded = {name: get_metric(name) for name in names}
         run = simulate(
             start,
             controller,
@@ -150,7 +162,9 @@ class SweepJob:
                 "flock": np.arange(self.flocks),
                 "ivv": metrics.ivv(run),
                 "iman": metrics.iman(run),
+                REALISED: metrics.iman(run) if self.environment.has_ideal_body else metrics.iman_realised(run),
                 "final_velocity_variance": run.series["velocity_variance"][-1],
+                **metrics.effort(run)._asdict(),
                 DISCONNECTED: (components(run.flock()).max(axis=1) > 0).astype(float),
                 **{name: recorded[name].summarize(run) for name in self.metrics},
                 "remark": "",

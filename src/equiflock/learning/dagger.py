@@ -193,9 +193,19 @@ class Trainer:
         sensing = DelayedAggregation(self.expert.senses, **rules)
         time_step = recipe.draw_time_step(self.epoch)
         expert_share = recipe.compute_expert_share(self.epoch)
-        mixture = Mixture(self.expert, self.student, expert_share, rng, time_step, sensing, recipe.gain_margin)
+        environment = self.environment
+        mixture = Mixture(
+            self.expert,
+            self.student,
+            expert_share,
+            rng,
+            time_step,
+            sensing,
+            recipe.gain_margin,
+            environment.radio.latency,
+        )
         # The student's messages pass the radio drawn for the epoch; the privileged expert has an ideal radio.
-        rules |= {"environment": self.environment, "ending": scenario.ending()}
+        rules |= {"environment": environment, "ending": scenario.ending()}
         loop = flight(start, mixture, time_step=time_step, **rules)
         # Leaders and obstacle agents have no observations and no controller, so they provide no training data.
         followers = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)

@@ -29,6 +29,7 @@ class Mixture:
         time_step: dt, which sets the gains of expert and student.
         sensing: computes the expert's observations, whose channels and hops may differ from the student's.
         gain_margin: further factor on the student's accelerations.
+        latency: steps by which the student's messages are late, which lowers its gain.
     """
 
     privileged: Literal[True] = True
@@ -42,6 +43,7 @@ class Mixture:
         time_step: float,
         sensing: DelayedAggregation | None = None,
         gain_margin: float = 1.0,
+        latency: int = 0,
     ) -> None:
         self.senses: Senses = student.senses
         self.beta = beta
@@ -49,7 +51,7 @@ class Mixture:
         self.target: NDArray[Any] | None = None
         self.expert = apply_gain_schedule(expert, time_step)
         self._call_expert, _ = make_decision_function(self.expert, time_step)
-        self.student_gain = compute_gain(student, time_step)
+        self.student_gain = compute_gain(student, time_step, latency)
         # The compiled form, if any, is a snapshot of the current weights.
         self.call_student = as_sampled_function(student, self.student_gain * gain_margin)
         self.sensing = sensing or DelayedAggregation(expert.senses)

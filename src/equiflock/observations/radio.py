@@ -86,6 +86,11 @@ class Radio:
         return self.delay + self.jitter + self.last_known
 
     @property
+    def latency(self) -> int:
+        """The largest number of steps from sending a message to its arrival."""
+        return self.delay + self.jitter
+
+    @property
     def is_ideal(self) -> bool:
         """Whether all messages arrive at once and exact."""
         exact = self.noise == 0.0 and self.quantization is None

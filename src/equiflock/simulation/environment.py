@@ -121,6 +121,11 @@ class Environment:
         """Whether the body comes with the package."""
         return type(self.body).__module__.startswith("equiflock.")
 
+    @property
+    def has_ideal_body(self) -> bool:
+        """Whether the body executes every command at once and exactly, as the paper's does."""
+        return bool(getattr(self.body, "is_ideal", False))
+
     def check_duration(self, duration: float) -> None:
         """Raise InputError if agents would fail at a set time after the end; random failures are not checked."""
         if self.failures.agents and self.failures.time > duration:

@@ -85,7 +85,8 @@ def flight(
     environment = apply_shorthands(environment, radio=radio, body=body, failures=failures)
     body, failures = environment.body, None if environment.failures.is_empty else environment.failures
     sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles, radio=environment.radio)
-    decide, compiled = (None, None) if controller is None else make_decision_function(controller, time_step)
+    latency = environment.radio.latency
+    decide, compiled = (None, None) if controller is None else make_decision_function(controller, time_step, latency)
     # Cell order saves time only without an ending, which would need the caller's order at every step.
     is_worthwhile = compiled is not None and ending is None and failures is None and MemoryOrder.is_worthwhile(start)
     order = MemoryOrder(sensing, start.shape[1]) if is_worthwhile else None
@@ -107,7 +108,7 @@ def change_controller(flying: Flight, controller: Controller) -> None:
         raise InputError(
             f"only a flight with DelayedAggregation can change its controller; got {shorten_repr(sensing)}"
         )
-    decide, compiled = make_decision_function(controller, flying.time_step)
+    decide, compiled = make_decision_function(controller, flying.time_step, sensing.radio.latency)
     sensing.set_senses(controller.senses)
     flying.set_controller(decide, _make_fused_step(controller, compiled, sensing, flying.body), compiled is not None)
 
@@ -129,14 +130,14 @@ def _make_fused_step(controller: object, network: object | None, sensing: Sensin
     return None if network is None else make_fused_step(sensing, network, body)
 
 
-def make_decision_function(controller: Controller, time_step: float) -> DecisionFunctions:
+def make_decision_function(controller: Controller, time_step: float, latency: int = 0) -> DecisionFunctions:
     """Return the controller as a function of flock and observations, and its compiled form.
 
     This compiles a network of the package with its present weights, and applies the gain that the controller's schedule
-    has at this time step (see `as_sampled_function`). The compiled form is None for privileged controllers and for
-    functions that depend on the order of agents.
+    has at this time step and latency of the radio, in steps (see `as_sampled_function`). The compiled form is None for
+    privileged controllers and for functions that depend on the order of agents.
     """
-    function: Any = as_sampled_function(controller, compute_gain(controller, time_step))
+    function: Any = as_sampled_function(controller, compute_gain(controller, time_step, latency))
     # A privileged controller indexes the flock, so agents must keep the caller's order.
     if getattr(controller, "privileged", False):
         return DecisionFunctions(function, None)

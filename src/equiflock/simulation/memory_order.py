@@ -14,7 +14,7 @@ from jaxtyping import Int64
 from equiflock._runtime.memory import ReadOnlyDict, as_read_only
 from equiflock._runtime.threads import MAX_SMALL_FLOCK
 from equiflock.flock import Flock
-from equiflock.protocols import Moment
+from equiflock.protocols import LastStep, Moment
 
 CACHE_DISTANCE = 20_000
 """Distance in memory, in agents, beyond which two agents are rarely in the processor's cache together."""
@@ -88,11 +88,17 @@ class _ReorderedMoment(Moment):
         """Return a view of a moment in which place s holds the caller's agent agent_ids[s]."""
         # The large arrays stay unset on purpose: reading one calls __getattr__, which makes it.
         reordered = cls.__new__(cls)
-        for name in ("step", "time", "flying", "outcomes", "comm_radius", "time_step", "start_steps"):
+        for name in ("step", "time", "flying", "outcomes", "comm_radius", "time_step", "start_steps", "last_step"):
             object.__setattr__(reordered, name, getattr(moment, name))  # a moment is frozen
         object.__setattr__(reordered, "_memory", moment)
         object.__setattr__(reordered, "_agent_ids", agent_ids)
         return reordered
+
+    def with_last_step(self, last_step: LastStep) -> Moment:
+        """Return the moment with the step before, which is in the caller's order; no array is copied here."""
+        result = self.from_memory(self._memory, self._agent_ids)
+        object.__setattr__(result, "last_step", last_step)
+        return result
 
     def __getattr__(self, name: str) -> Any:
         """Make one of the large arrays when it is first read."""

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Float64
@@ -33,8 +33,11 @@ from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 
 Subject: TypeAlias = Flock | Moment | Trajectory
 MetricValues: TypeAlias = Float64[np.ndarray, "*frames B"]
-OverTime = Literal["end", "mean", "integral", "smallest", "largest"]
-"""How the values of a flight become one number: the last, their mean, dt times their sum, the smallest, the largest."""
+OverTime = Literal["end", "mean", "integral", "smallest", "largest", "rms"]
+"""How the values of a flight become one number: the last, their mean, dt times their sum, the smallest, the largest,
+the root of their mean square."""
+RESIDUAL_SECONDS = 0.5
+"""Seconds at the end of a flight over which `residual_acceleration` is a mean."""
 MetricFunction = TypeVar("MetricFunction", bound=Callable[..., Any])
 
 
@@ -50,6 +53,10 @@ class Metric:
     larger_is_better: bool = False
     is_share: bool = False
     """Whether it is 1 or 0 for a flock, so that tables show the share of flocks instead of a median."""
+    of_commands: bool = False
+    """Whether it is of commanded accelerations, so that a flight leaves out its last moment, which no step follows."""
+    uses_last_step: bool = False
+    """Whether it needs `Moment.last_step`, so that a flight leaves out its first moment."""
 
     @property
     def is_bundled(self) -> bool:
@@ -73,16 +80,7 @@ class Metric:
 
     def summarize(self, run: Trajectory) -> Float64[np.ndarray, " B"]:
         """Return the metric of whole flights, (B,), from the series that `simulate` recorded under its name."""
-        series = run.series[self.name]
-        if self.over_time == "end":
-            return np.asarray(series[-1])
-        if self.over_time == "integral":
-            return _integrate_metric(run, self.name)
-        # A flock that ended early keeps its last value, which counts once.
-        flown = np.arange(len(series))[:, None] <= run.steps
-        if self.over_time == "mean":
-            return np.asarray(series.mean(axis=0, where=flown))
-        return np.asarray(series.min(axis=0) if self.over_time == "smallest" else series.max(axis=0))
+        return _summarize_series(self, run, run.series[self.name])
 
 
 METRICS: Registry[Metric] = Registry("metric")
@@ -95,6 +93,8 @@ def metric(
     over_time: OverTime = "end",
     larger_is_better: bool = False,
     is_share: bool = False,
+    of_commands: bool = False,
+    uses_last_step: bool = False,
 ) -> Callable[[MetricFunction], MetricFunction]:
     """Register a metric for `simulate(record=["name"])`, `measures` of scenarios and the command line.
 
@@ -114,9 +114,14 @@ def metric(
     Args:
         name: its name, and its column in tables.
         label: title of its row in tables; default: the first line of the docstring, or the name.
-        over_time: "end" for the last value, "mean", "integral" for dt times the sum, "smallest" or "largest".
+        over_time: "end" for the last value, "mean", "integral" for dt times the sum, "smallest", "largest", or "rms"
+            for the root of the mean square.
         larger_is_better: whether comparisons count a larger value as an improvement.
         is_share: whether it is 1 or 0 for a flock, so that tables show the share of flocks instead of a median.
+        of_commands: whether it is of commanded accelerations; the last moment of a flight, which no step follows, then
+            counts only for "end".
+        uses_last_step: whether it compares a moment with `moment.last_step`; the first moment then counts only for
+            "end".
     """
     METRICS.check_new_name(name)
     if not re.fullmatch(r"[A-Za-z][\w-]*", name):
@@ -131,7 +136,9 @@ def metric(
             raise InputError(f"the metric {name!r} must be a function of a Moment; got {shorten_repr(function)}")
         docstring = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         title = label or docstring or name.replace("_", " ")
-        METRICS.parts[name] = Metric(name, function, title, over_time, larger_is_better, is_share)
+        METRICS.parts[name] = Metric(
+            name, function, title, over_time, larger_is_better, is_share, of_commands, uses_last_step
+        )
         return function
 
     return declare
@@ -159,7 +166,7 @@ def velocity_variance(subject: Subject) -> MetricValues:
     return _apply_to_vectors(_compute_variances, subject, flock.velocities, flock.working)
 
 
-@metric("mean_acceleration_norm", label="mean acceleration norm")
+@metric("mean_acceleration_norm", label="mean acceleration norm", of_commands=True)
 def mean_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
     """(1/N) sum_i |a_i| of the commanded accelerations of working agents.
 
@@ -169,12 +176,41 @@ def mean_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
     return _apply_to_vectors(_compute_mean_norms, subject, accelerations, _stack_frames(subject).working)
 
 
-@metric("peak_acceleration_norm", label="peak acceleration norm")
+@metric("rms_acceleration", label="RMS acceleration", over_time="rms", of_commands=True)
+def rms_acceleration(subject: Moment | Trajectory) -> MetricValues:
+    """sqrt((1/N) sum_i |a_i|^2) of the commanded accelerations of working agents; (F - 1, B) for a trajectory."""
+    accelerations = _get_accelerations(subject)
+    return _apply_to_vectors(_compute_rms_norms, subject, accelerations, _stack_frames(subject).working)
+
+
+@metric("peak_acceleration_norm", label="peak acceleration norm", over_time="largest", of_commands=True)
 def peak_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
     """Max over i of |a_i|, failed agents included: the largest command to a body; (F - 1, B) for a trajectory."""
     accelerations = _get_accelerations(subject)
     mask = _stack_frames(subject).roles != Role.OBSTACLE
     return _apply_to_vectors(_compute_largest_norms, subject, accelerations, mask)
+
+
+@metric("jerk", label="jerk", over_time="rms", of_commands=True, uses_last_step=True)
+def jerk(subject: Moment | Trajectory) -> MetricValues:
+    """sqrt((1/N) sum_i |a_i(t) - a_i(t - dt)|^2) / dt of the commanded accelerations of working agents.
+
+    It is 0 at the start of a flock. (F - 2, B) for a trajectory, from its second frame to the last but one. Raise
+    InputError for a moment without `last_step`, or a trajectory without a frame for every step.
+    """
+    changes, mask = _compute_change_rates(subject, "accelerations", "jerk")
+    return _apply_to_vectors(_compute_rms_norms, subject, changes, mask)
+
+
+@metric("mean_realised_acceleration_norm", label="mean realised acceleration norm", uses_last_step=True)
+def mean_realised_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
+    """(1/N) sum_i |v_i(t) - v_i(t - dt)| / dt of working agents: what bodies did in the step before the moment.
+
+    `mean_acceleration_norm` is of what was commanded. It is 0 at the start of a flock. (F - 1, B) for a trajectory,
+    from its second frame on. Raise InputError as `jerk`.
+    """
+    changes, mask = _compute_change_rates(subject, "velocities", "mean_realised_acceleration_norm")
+    return _apply_to_vectors(_compute_mean_norms, subject, changes, mask)
 
 
 def ivv(run: Trajectory) -> Float64[np.ndarray, " B"]:
@@ -192,6 +228,56 @@ def iman(run: Trajectory) -> Float64[np.ndarray, " B"]:
     recorded series `mean_acceleration_norm`.
     """
     return _integrate_metric(run, "mean_acceleration_norm")
+
+
+def iman_realised(run: Trajectory) -> Float64[np.ndarray, " B"]:
+    """IMAN of what bodies did: sum_{n < T} (1/N) sum_i |v_i(t_{n+1}) - v_i(t_n)|, (B,).
+
+    It is the IMAN, to rounding, for a body that executes every command exactly. Raise InputError if the run has neither
+    a frame for every step nor the recorded series `mean_realised_acceleration_norm`.
+    """
+    return _integrate_metric(run, "mean_realised_acceleration_norm")
+
+
+class Effort(NamedTuple):
+    """How hard and how smoothly the agents of each flock were commanded in a flight, each (B,)."""
+
+    rms_acceleration: Float64[np.ndarray, " B"]
+    """Root of the mean over steps and agents of |a_i|^2."""
+    peak_acceleration: Float64[np.ndarray, " B"]
+    """Largest |a_i| of any agent at any step."""
+    jerk: Float64[np.ndarray, " B"]
+    """Root of the mean over steps and agents of |a_i(t + dt) - a_i(t)|^2 / dt^2; 0 for a flight of one step."""
+    residual_acceleration: Float64[np.ndarray, " B"]
+    """See `residual_acceleration`."""
+
+
+EFFORT_METRICS = (mean_acceleration_norm, rms_acceleration, peak_acceleration_norm, jerk)
+"""Metrics to record for `effort`."""
+
+
+def effort(run: Trajectory) -> Effort:
+    """Return RMS, peak, jerk and residual of the commanded accelerations over the steps that each flock flew.
+
+    Raise InputError if the run has neither a frame for every step nor the recorded series of `EFFORT_METRICS`.
+    """
+    rms, peak, changes = (
+        _summarize_series(get_metric(name), run, _get_series(run, name))
+        for name in ("rms_acceleration", "peak_acceleration_norm", "jerk")
+    )
+    return Effort(rms, peak, changes, residual_acceleration(run))
+
+
+def residual_acceleration(run: Trajectory) -> Float64[np.ndarray, " B"]:
+    """Mean over agents and the last half second of |a_i|, (B,): near 0 for a settled flock, but not if it oscillates.
+
+    For flights of less than a second it is over the last half. Raise InputError if the run has neither a frame for
+    every step nor the recorded series `mean_acceleration_norm`.
+    """
+    series = _get_series(run, "mean_acceleration_norm")
+    window = np.minimum(round(RESIDUAL_SECONDS / run.time_step), -(-run.steps // 2)).clip(1)
+    step = np.arange(len(series))[:, None]
+    return _mean_where(series, (run.steps - window <= step) & (step < run.steps))
 
 
 @metric("mean_leader_velocity_distance", label="leader velocity distance (MLVD)")
@@ -260,21 +346,79 @@ def _integrate_metric(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
     The values are those that `simulate` recorded under this name, if any, else computed from the frames. Raise
     InputError if there are neither recorded values nor frames of every step.
     """
+    return _integrate_series(get_metric(name), run, _get_series(run, name))
+
+
+def _integrate_series(metric: Metric, run: Trajectory, series: Array) -> Float64[np.ndarray, " B"]:
+    """Return dt times the sum over the steps that each flock flew, from the values (T + 1, B) at all moments."""
+    # A value belongs to the step that follows its moment, n < T, or to the step before it.
+    values = series[1:] if metric.uses_last_step else series[:-1]
+    # A flock that ended early adds nothing after its last step.
+    is_flying = np.arange(len(values))[:, None] < run.steps - (metric.of_commands and metric.uses_last_step)
+    return np.asarray(run.time_step * values.sum(axis=0, where=is_flying))
+
+
+def _summarize_series(metric: Metric, run: Trajectory, series: Array) -> Float64[np.ndarray, " B"]:
+    """Return one number per flock from the values (T + 1, B) of a metric at all moments, by its `over_time`."""
+    if metric.over_time == "end":
+        return np.asarray(series[-1])
+    if metric.over_time == "integral":
+        return _integrate_series(metric, run, series)
+    # A flock that ended early keeps its last value, which counts once.
+    step = np.arange(len(series))[:, None]
+    counted = (step >= metric.uses_last_step) & (step <= run.steps - metric.of_commands)
+    if metric.over_time == "mean":
+        return _mean_where(series, counted)
+    if metric.over_time == "rms":
+        return np.asarray(np.sqrt(_mean_where(np.square(series), counted)))
+    # Without any value, such as the jerk of one step, it is 0.
+    is_smallest = metric.over_time == "smallest"
+    extreme = series.min if is_smallest else series.max
+    values = extreme(axis=0, where=counted, initial=np.inf if is_smallest else -np.inf)
+    return np.asarray(np.where(counted.any(axis=0), values, 0.0))
+
+
+def _mean_where(values: Array, counted: Array) -> Float64[np.ndarray, " B"]:
+    """Return the mean over time of the values that count, (B,), 0 without any; both arrays are (T + 1, B)."""
+    return np.asarray(values.sum(axis=0, where=counted) / np.maximum(counted.sum(axis=0), 1))
+
+
+def _get_series(run: Trajectory, name: str) -> Float64[np.ndarray, "steps B"]:
+    """Return the values of a metric of the package at all moments of a flight, (T + 1, B).
+
+    They are those that `simulate` recorded under this name, if any, else computed from the frames, with 0 at the first
+    or last moment if the metric has no value there. Raise InputError if there are neither.
+    """
     if not isinstance(run, Trajectory):
-        raise InputError(f"an integral over time needs a Trajectory; got a {type(run).__name__}")
+        raise InputError(f"a metric of a whole flight needs a Trajectory; got a {type(run).__name__}")
     # The recorded series has every step, even if the trajectory has fewer frames.
     if name in run.series:
-        values = run.series[name][:-1]
-    elif run.has_every_step:
-        function: Callable[..., Any] = get_metric(name).function
-        values = function(run)
-        # The variance has one value per frame, one more than there are steps: the sum runs over n < T.
-        values = values[: len(run.accelerations)]
-    else:
-        raise InputError(f"the run has too few frames for this integral: simulate with record=[metrics.{name}]")
-    # A flock that ended early adds nothing after its last step.
-    is_flying = np.arange(len(values))[:, None] < run.steps
-    return np.asarray(run.time_step * values.sum(axis=0, where=is_flying))
+        return run.series[name]
+    if not run.has_every_step:
+        raise InputError(f"the run has too few frames for this metric: simulate with record=[metrics.{name}]")
+    metric = get_metric(name)
+    function: Callable[..., Any] = metric.function
+    return np.pad(function(run), ((int(metric.uses_last_step), int(metric.of_commands)), (0, 0)))
+
+
+def _compute_change_rates(subject: Moment | Trajectory, quantity: str, name: str) -> tuple[Array, Array]:
+    """Return the changes per second of agents' "velocities" or "accelerations" in a step, and the mask of working ones.
+
+    (B, N, D) and (B, N) for a moment, of the step before it; all those of a trajectory are stacked as its frames, from
+    the second on. Raise InputError for another subject, naming the metric.
+    """
+    if isinstance(subject, Moment):
+        if subject.last_step is None:
+            raise InputError(f"{name} needs the step before the moment: use simulate(record=[{name!r}])")
+        present = subject.flock.velocities if quantity == "velocities" else subject.accelerations
+        return (present - getattr(subject.last_step, quantity)) / subject.time_step, subject.flock.working
+    if not isinstance(subject, Trajectory):
+        raise InputError(f"{name} needs a Moment or a Trajectory; got {shorten_repr(subject)}")
+    if not subject.has_every_step:
+        raise InputError(f"{name} needs a frame for every step: simulate with record=[{name!r}], or keep_every=1")
+    _, B, N, D = subject.positions.shape
+    changes = (np.diff(getattr(subject, quantity), axis=0) / subject.time_step).reshape(-1, N, D)
+    return changes, _stack_frames(subject).working[B : B + len(changes)]
 
 
 def _get_accelerations(subject: Moment | Trajectory) -> Array:
@@ -370,6 +514,20 @@ def _compute_mean_norms(vectors: Array, mask: Array, result: Array, first: Index
         for norm in norms:
             total += norm
         result[b] = total / max(len(norms), 1)
+
+
+@kernel
+def _compute_rms_norms(vectors: Array, mask: Array, result: Array, first: Index, last: Index) -> None:
+    """Write the root of the mean over selected agents of |v_i|^2 into result."""
+    _, N, D = vectors.shape
+    for b in range(first, last):
+        total, count = 0.0, 0
+        for i in range(N):
+            if mask[b, i]:
+                count += 1
+                for d in range(D):
+                    total += vectors[b, i, d] * vectors[b, i, d]
+        result[b] = math.sqrt(total / max(count, 1))
 
 
 @kernel

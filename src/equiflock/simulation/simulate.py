@@ -18,12 +18,13 @@ from equiflock.observations.aggregation import Obstacles
 from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
-from equiflock.protocols import AnyBody, Controller, Ending, Moment
+from equiflock.protocols import AnyBody, Controller, Ending, LastStep, Moment
 from equiflock.simulation.body_motion import BodyState
 from equiflock.simulation.environment import Environment, apply_shorthands
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight_builder import flight
-from equiflock.simulation.metrics import get_metric
+from equiflock.simulation.last_step import LastStepRecorder
+from equiflock.simulation.metrics import METRICS, get_metric
 from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 from equiflock.version import __version__
 
@@ -124,7 +125,10 @@ def simulate(
     flown_steps = np.zeros(len(start), np.int64)
     # Without measures, callback and ending, the steps between frames need no moments.
     every_moment = bool(series.measures) or on_step is not None or ending is not None
+    last_steps = LastStepRecorder() if series.uses_last_step else None
     for moment in loop:
+        if last_steps is not None:
+            moment = last_steps.attach(moment)
         frames.add(moment)
         series.add(moment)
         if on_step is not None:
@@ -278,6 +282,12 @@ class _SeriesBuffer:
         size = 8 * (steps + 1) * flocks * len(self.measures)
         check_fits_memory(f"recording {steps:,} steps", size, "shorten the flight, or raise time_step")
         self.values = {name: np.empty((steps + 1, flocks)) for name in self.measures}
+        # A function may be given for the metric that was registered from it.
+        two_moments = {metric.function for metric in METRICS.parts.values() if metric.uses_last_step}
+        self.uses_last_step = any(
+            measure in two_moments or getattr(measure, "uses_last_step", False) for measure in self.measures.values()
+        )
+        """Whether a measure needs `Moment.last_step`."""
         self._changed = np.ones(flocks, bool)
         """Flocks that flew to the present moment: each is measured for the last time at the step at which it ends."""
 
@@ -305,7 +315,7 @@ def _select_flocks(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
     """Return the moment with only the flocks for which `which` is true."""
     if which.all():
         return moment
-    compute_message_graph = moment.compute_message_graph
+    compute_message_graph, last_step = moment.compute_message_graph, moment.last_step
     return replace(
         moment,
         flock=moment.flock[which],
@@ -318,4 +328,5 @@ def _select_flocks(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
         compute_message_graph=None
         if compute_message_graph is None
         else lambda: compute_message_graph().select_flocks(which),
+        last_step=None if last_step is None else LastStep(*(array[which] for array in last_step)),
     )

@@ -2,9 +2,10 @@
 
 All values are little-endian, and every array starts at a multiple of 8 bytes:
 
-    frame   uint32 format version = 3, uint32 pictures, float64 step, float64 time, then one picture for each panel
+    frame   uint32 format version = 4, uint32 pictures, float64 step, float64 time, then one picture for each panel
     picture uint32 agents N, edges E, lost edges L, disks M, 1 if the flight has ended, else 0, and 0
-            float64 origin x, y; velocity variance, components, minimum separation, mean acceleration norm
+            float64 origin x, y; velocity variance, components, minimum separation, mean acceleration norm,
+                RMS acceleration, peak acceleration norm
             float32 positions (N, 2), velocities (N, 2), accelerations (N, 2), disks (M, 3): x, y, radius
             uint32 edges (E, 2), lost edges (L, 2): receiver and sender of a message
             uint8 roles (N,)
@@ -34,8 +35,8 @@ from equiflock.observations.orbit import find_observed_edges
 from equiflock.simulation import metrics
 
 FRAME_HEADER = struct.Struct("<IIdd")
-PICTURE_HEADER = struct.Struct("<IIIIII6d")
-FORMAT_VERSION = 3
+PICTURE_HEADER = struct.Struct("<IIIIII8d")
+FORMAT_VERSION = 4
 NO_GROUP_BYTE, LAST_GROUP_BYTE = 255, 254
 """Byte of an agent without group, and of groups from 254 on."""
 MAX_EDGES = 300_000
@@ -74,19 +75,26 @@ class FlockPicture:
     """(1, N, D), constant accelerations that reproduce the motion to the next frame; `accelerations` by default."""
 
     @property
-    def metric_values(self) -> tuple[float, float, float, float]:
-        """Velocity variance, number of components, minimum separation and mean norm of the commanded accelerations.
+    def metric_values(self) -> tuple[float, float, float, float, float, float]:
+        """Velocity variance, number of components, minimum separation; mean, RMS and peak of commanded accelerations.
 
-        The mean is over working leaders and followers: NaN without accelerations, 0 if all agents have failed.
+        Mean and RMS are over working leaders and followers, 0 if all agents have failed; the peak is over all leaders
+        and followers. The three are NaN without accelerations.
         """
-        # As `metrics.mean_acceleration_norm`, which takes a moment.
-        mean_norm = math.nan
-        if self.accelerations is not None:
-            norms = np.sqrt(np.square(self.accelerations[0, self.flock.working[0]]).sum(axis=1))
-            mean_norm = float(norms.mean()) if len(norms) > 0 else 0.0
         measured = metrics.velocity_variance, metrics.component_count, metrics.minimum_separation
         variance, components, separation = (float(measure(self.flock)[0]) for measure in measured)
-        return variance, components, separation, mean_norm
+        return variance, components, separation, *self._measure_accelerations()
+
+    def _measure_accelerations(self) -> tuple[float, float, float]:
+        """Return mean, RMS and peak as the metrics of these names, which take a moment."""
+        if self.accelerations is None:
+            return math.nan, math.nan, math.nan
+        squares = np.square(self.accelerations[0]).sum(axis=1)
+        working = squares[self.flock.working[0]]
+        peak = math.sqrt(squares[self.flock.roles[0] != Role.OBSTACLE].max(initial=0.0))
+        if len(working) == 0:
+            return 0.0, 0.0, peak
+        return float(np.sqrt(working).mean()), math.sqrt(working.mean()), peak
 
 
 def build_links(

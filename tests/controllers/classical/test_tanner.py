@@ -14,7 +14,7 @@ from scipy.stats import ortho_group
 from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError
 from equiflock.controllers import load
-from equiflock.controllers.classical.tanner import Tanner
+from equiflock.controllers.classical.tanner import Tanner, TannerBounded
 from equiflock.features import paper_senses
 from equiflock.flock import Condition, Flock, Role
 from equiflock.observations.aggregation import observe
@@ -63,6 +63,45 @@ def test_expert_with_hold_is_its_double_sum(flock: Flock, hold: float) -> None:
     computed = accelerations(flock, "tanner", hold=hold)
     for b in range(len(flock)):
         np.testing.assert_allclose(computed[b], by_the_book(flock, b, True, 100.0, hold), rtol=1e-4, atol=1e-3)
+
+
+def bounded_by_the_book(flock: Flock, b: int, law: TannerBounded) -> NDArray[Any]:
+    """a_i = - g u / (u + v_0) (v_i - aim) - p sum_j grad U - h mean(leaving), agent by agent, clamped."""
+    positions, velocities, roles, muted = flock.positions[b], flock.velocities[b], flock.roles[b], flock.muted[b]
+    neighbours, result = twins.find_neighbours(flock, b, 1.0), np.zeros_like(flock.positions[b])
+    audible = (roles != Role.OBSTACLE) & ~muted
+    leaders = audible & (roles == Role.LEADER)
+    aim = velocities[leaders if leaders.any() else audible].mean(axis=0)
+    for i in np.flatnonzero((roles == Role.FOLLOWER) & (flock.conditions[b] <= Condition.SILENT)):
+        error = velocities[i] - aim
+        u = np.sqrt((error**2).sum())
+        result[i] -= law.velocity_gain * (u / (u + law.soft_speed) if u > 0 else 0.0) * error
+        for j in np.flatnonzero(neighbours[i]):
+            offset, square = positions[i] - positions[j], twins.square_distance(positions[i], positions[j])
+            result[i] -= 2.0 * law.potential_gain * (offset / square - law.attraction**2 * offset / square**2)
+            parting = max(float(offset @ (velocities[i] - velocities[j])), 0.0)
+            fade = max(square - 0.75**2, 0.0) / (1.0 - 0.75**2)
+            result[i] -= law.hold / neighbours[i].sum() * fade * parting * offset / square
+        norm = np.sqrt((result[i] ** 2).sum())
+        result[i] *= min(1.0, law.clamp / norm) if norm > 0 else 1.0
+    return result
+
+
+@given(flocks(max_agents=15, failed=True), st.floats(1.0, 50.0), st.floats(0.0, 2.0), st.floats(0.0, 1.0))
+def test_bounded_law_is_its_double_sum(flock: Flock, g: float, v_0: float, p: float) -> None:
+    law: Any = load("tanner-bounded", velocity_gain=g, soft_speed=v_0, potential_gain=p)
+    # At this time step the gain of the schedule is 1.
+    computed = next(flight(flock, law, obstacles="all", time_step=law.gain_schedule.period)).accelerations
+    for b in range(len(flock)):
+        if ((flock.roles[b] != Role.OBSTACLE) & ~flock.muted[b]).any():
+            np.testing.assert_allclose(computed[b], bounded_by_the_book(flock, b, law), rtol=1e-4, atol=1e-3)
+    assert np.sqrt(np.square(computed).sum(axis=-1)).max() <= law.clamp * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("options", [{"velocity_gain": 0.0}, {"potential_gain": -1.0}, {"soft_speed": -0.1}])
+def test_gains_of_the_expert_must_not_be_negative(options: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(options))} must be"):
+        load("tanner-bounded", **options)
 
 
 def test_hold_brakes_separating_agents_only() -> None:

@@ -1,7 +1,8 @@
 /* A flock of exported agents, for a build under sanitizers: it flies, and it receives damaged messages.
 
-   HEADER is the exported file, NAME and UPPER its prefix in both cases. Agents, messages and vectors are allocated with
-   their exact sizes, so that reading or writing beyond them is an error. Exit code 1 if an acceleration is not finite. */
+   HEADER is the exported file, NAME and UPPER its prefix in both cases, PERIOD the sampling period if the controller has
+   a gain schedule. Agents, messages and vectors are allocated with their exact sizes, so that reading or writing beyond
+   them is an error. Exit code 1 if an acceleration is not finite. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -77,7 +78,11 @@ int main(void)
         messages[i] = allocate(MESSAGE);
         positions[i] = allocate(D * sizeof(float));
         velocities[i] = allocate(D * sizeof(float));
+#ifdef PERIOD
+        JOIN(NAME, init)(agents[i], (uint32_t)i, (uint8_t)(i % 3), PERIOD);
+#else
         JOIN(NAME, init)(agents[i], (uint32_t)i, (uint8_t)(i % 3));
+#endif
         for (d = 0; d < D; d++) {
             positions[i][d] = draw_float(-0.7f, 0.7f);
             velocities[i][d] = draw_float(-3.0f, 3.0f);

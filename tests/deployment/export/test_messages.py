@@ -23,7 +23,7 @@ from equiflock.deployment.wire_format import (
 from tests.deployment.exported import compiled, imported
 
 SENSES = ef.load("etdagnn").senses
-MAKERS = {"c": compiled, "numpy": imported}
+MAKERS: dict[str, Any] = {"c": compiled, "numpy": imported}
 
 
 @pytest.fixture(scope="module", params=MAKERS)

@@ -21,8 +21,11 @@ CASES = [*dict(FITTING).items(), ("tanner-dynamic:clamp_by=entry", 2)]
 """Every bundled controller, in space if it is not built for the plane."""
 
 
-def answer(path: Path, observations: Any) -> Any:
-    (found,) = onnxruntime.InferenceSession(path).run(["accelerations"], {"observations": observations})
+def answer(path: Path, observations: Any, period: float | None = None) -> Any:
+    inputs = {"observations": observations}
+    if period is not None:
+        inputs["period"] = np.array(period, np.float32)
+    (found,) = onnxruntime.InferenceSession(path).run(["accelerations"], inputs)
     return found
 
 
@@ -39,11 +42,13 @@ def test_a_graph_takes_any_number_of_flocks_and_agents(name: str, D: int, tmp_pa
     path, readme = ef.export(controller, tmp_path / "graph.onnx", dimensions=D)
     assert "onnx" in readme.read_text()
     program = read_program(controller, D)
+    schedule = program.gain_schedule
+    period = None if schedule is None else schedule.period  # at which the gain is 1
     for B, N in ((1, 1), (1, 10), (3, 7)):
         observations = observations_of(controller, B, N, D)
         observations[:, 1:2] = 0.0  # the first step of an agent without neighbours
         wanted = as_numpy_function(controller)(observations)
-        found = answer(path, observations)
+        found = answer(path, observations, period)
         assert found.shape == (B, N, D)
         assert (np.abs(found - wanted) / program.compute_magnitude(observations)).max() < 1e-5
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import equiflock as ef
+from equiflock.controllers.gain_schedule import get_gain_schedule
+from tests.deployment.export.test_starling import starling
 
 PROGRAM = Path(__file__).with_name("sanitized_flight.c")
 SANITIZERS = "address,undefined,float-cast-overflow"
@@ -53,9 +55,20 @@ def test_exported_agents_have_no_undefined_behaviour(
     header = tmp_path / "agent.h"
     ef.export(controller, header, dimensions=dimensions, orbit=orbit)
     names = f'-DHEADER="{header}"', "-DNAME=agent", "-DUPPER=AGENT"
+    if get_gain_schedule(controller) is not None:
+        flags = *flags, "-DPERIOD=0.02f"
     done = fly(build(PROGRAM, tmp_path, *names, *flags))
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("messages received\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("period", ["0.02f", "1e-45f", "1e38f", "0.0f", "-1.0f", "NAN", "INFINITY"])
+def test_no_sampling_period_is_undefined_behaviour(period: str, tmp_path: Path) -> None:
+    header, _ = ef.export(starling(gain_period=0.02), tmp_path / "agent.h")
+    names = f'-DHEADER="{header}"', "-DNAME=agent", "-DUPPER=AGENT", f"-DPERIOD={period}"
+    done = fly(build(PROGRAM, tmp_path, *names))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -75,6 +75,8 @@ class TannerArgs(NamedTuple):
     """g, which replaces N in - N (v_i - mean v); 0 for the paper's N."""
     potential_gain: float
     """p, factor on the sum of grad U."""
+    soft_speed: float
+    """v_0: at a velocity error of u the velocity gain is g u / (u + v_0); 0 for a constant gain."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ class TannerLaw:
             hold=float(getattr(self, "hold", 0.0)),
             velocity_gain=0.0 if velocity_gain is None else float(velocity_gain),
             potential_gain=float(getattr(self, "potential_gain", 1.0)),
+            soft_speed=float(getattr(self, "soft_speed", 0.0)),
         )
 
 
@@ -155,6 +158,9 @@ class Tanner(TannerLaw):
     """g in - g (v_i - aim), per second; None for the paper's sum over the flock, whose gain is N."""
     potential_gain: float = 1.0
     """p, factor on the sum of grad U. The paper's is 1."""
+    soft_speed: float = 0.0
+    """v_0: at a velocity error of u the velocity gain is g u / (u + v_0), half of g at u = v_0. A gain that fades with
+    the error lets a flock come to rest in spite of late messages. The paper's is 0: a constant gain."""
 
     privileged: ClassVar[Literal[True]] = True
 
@@ -164,7 +170,8 @@ class Tanner(TannerLaw):
         check_nonnegative("hold", self.hold)
         if self.velocity_gain is not None:
             check_positive("velocity_gain", self.velocity_gain)
-        check_nonnegative("potential_gain", self.potential_gain)
+        for name in ("potential_gain", "soft_speed"):
+            check_nonnegative(name, getattr(self, name))
         if not isinstance(self.cut_off, bool):
             raise InputError(f"cut_off must be true or false; got {shorten_repr(self.cut_off)}")
         if not self.cut_off and self.potential != TANNER_POTENTIAL:
@@ -207,6 +214,7 @@ class Tanner(TannerLaw):
             hold=self.hold * factor,
             velocity_gain=self.velocity_gain * factor,
             potential_gain=self.potential_gain * factor,
+            soft_speed=self.soft_speed,
         )
 
 
@@ -298,7 +306,7 @@ def compute_tanner(
     """
     _, N, D = result.shape
     whole_flock = len(velocities) > 0
-    clamp, clamps_entries, has_own_potential, attraction_squared, aims_at_leaders, hold, g, p = packed_args
+    clamp, clamps_entries, has_own_potential, attraction_squared, aims_at_leaders, hold, g, p, v_0 = packed_args
     leaving_channel = 2 if has_own_potential else len(PAPER_FEATURES)
     total = np.empty(D)
     for b in range(first, last):
@@ -322,12 +330,20 @@ def compute_tanner(
         # The sum has the gain N; g / N makes it g.
         alignment_factor = g / count if g > 0.0 and count > 0 else 1.0
         for i in range(N):
+            # g u / (u + v_0), for the velocity error u = |v_i - aim|.
+            own_factor = alignment_factor
+            if v_0 > 0.0 and whole_flock and count > 0:
+                error = 0.0
+                for d in range(D):
+                    error += (total[d] / count - velocities[b, i, d]) ** 2
+                error = math.sqrt(error)
+                own_factor *= error / (error + v_0)
             square = 0.0
             for d in range(D):
                 # - sum_j v_ij, which is sum_j v_j - N v_i over the whole flock.
                 neighbour_sum = -np.float64(observations[b, i, 0, 0, d])
                 alignment = total[d] - count * velocities[b, i, d] if whole_flock else neighbour_sum
-                alignment *= alignment_factor
+                alignment *= own_factor
                 # - p sum_j grad U(|r_ij|) = - 2 p (r_ij / |r_ij|^2 - d^2 r_ij / |r_ij|^4), or a custom gradient.
                 if has_own_potential:
                     acceleration = alignment - p * np.float64(observations[b, i, 0, 1, d])

@@ -17,6 +17,7 @@ from equiflock.deployment.export.program import (
     check_local,
     get_controller_name,
     read_program,
+    read_sampling,
     resolve_dimensions,
     resolve_orbit,
     unwrap_scaled,
@@ -81,7 +82,8 @@ def _read_outline(controller: Controller, D: int, orbit: Orbit | None) -> Progra
         return read_program(controller, D, orbit)
     except InputError:
         name, scale = get_controller_name(controller), unwrap_scaled(controller)[1]
-        return Program(name, D, controller.senses, False, "none", (), acceleration_scale=scale, orbit=orbit)
+        sampling = read_sampling(controller)
+        return Program(name, D, controller.senses, False, "none", (), **sampling, acceleration_scale=scale, orbit=orbit)
 
 
 def _write_text(path: Path, text: str) -> Path:

@@ -15,6 +15,7 @@ from equiflock.deployment.export.source_text import (
     list_mean_groups,
     list_template_parts,
     make_common_words,
+    make_gain_words,
     make_identifier,
     make_orbit_words,
 )
@@ -55,7 +56,8 @@ def format_c_header(program: Program, stem: str) -> str:
         "sums": _format_sums(program, prefix),
         "channels": _format_channels(program, prefix.upper()),
     }
-    words |= {name: format_c_float(number) for name, number in make_orbit_words(program).items()}
+    numbers = make_orbit_words(program) | make_gain_words(program)
+    words |= {name: format_c_float(number) for name, number in numbers.items()}
     words |= _make_network_words(program, prefix)
     return fill_template("agent.h", words, list_template_parts(program), ("/*", "*/"))
 
@@ -69,8 +71,10 @@ def count_agent_bytes(program: Program) -> int:
     """Return the bytes of memory per agent, with room for DEFAULT_MAX_NEIGHBOURS neighbours."""
     observations = program.senses.hops * program.senses.width * program.dimensions
     initial_neighbours = 4 * (1 + DEFAULT_MAX_NEIGHBOURS) if program.senses.topology == "fixed" else 0
+    gain = 0 if program.gain_schedule is None else 4
     return (
         INTEGER_BYTES
+        + gain
         + 4 * (2 * program.dimensions + observations)
         + DEFAULT_MAX_NEIGHBOURS * count_neighbour_bytes(program)
         + initial_neighbours
@@ -161,6 +165,7 @@ def _make_network_words(program: Program, prefix: str) -> dict[str, Any]:
         "square": " + ".join(f"{source}[{d}] * {source}[{d}]" for d in range(program.dimensions)),
         "clamp": "" if program.clamp is None else format_c_float(program.clamp),
         "scale": "" if program.acceleration_scale == 1.0 else f" * {format_c_float(program.acceleration_scale)}",
+        "gain": "" if program.gain_schedule is None else " * agent->gain",
     }
 
 

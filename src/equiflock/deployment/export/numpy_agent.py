@@ -13,6 +13,7 @@ from equiflock.deployment.export.source_text import (
     fill_template,
     list_template_parts,
     make_common_words,
+    make_gain_words,
     make_orbit_words,
 )
 
@@ -32,7 +33,7 @@ def format_numpy_agent(program: Program, stem: str, weights: bytes) -> str:
     """
     scale, is_scaled = program.acceleration_scale, program.senses.is_scaled
     length, time = program.senses.scales
-    words = make_common_words(program, stem) | make_orbit_words(program)
+    words = make_common_words(program, stem) | make_orbit_words(program) | make_gain_words(program)
     words |= {
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
         "components": program.vector_size,
@@ -41,6 +42,7 @@ def format_numpy_agent(program: Program, stem: str, weights: bytes) -> str:
         "network": "\n".join(f"        {line}" for line in _format_network(program)),
         "clamp": repr(program.clamp),
         "scale": "" if scale == 1.0 else f" * {scale!r}",
+        "gain": "" if program.gain_schedule is None else " * self.gain",
         "to_length": f" / {length!r}" if is_scaled else "",
         "to_speed": f" * {time / length!r}" if is_scaled else "",
     }

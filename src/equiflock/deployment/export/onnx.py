@@ -1,6 +1,7 @@
 """ONNX export: a graph from observations (B, N, K, C, D) to accelerations (B, N, D), with B and N dynamic.
 
-The graph has the controller only. Messages and the computation of observations are not part of it.
+A controller with a gain schedule has the robot's sampling period, a scalar, as its second input. The graph has the
+controller only. Messages and the computation of observations are not part of it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any, cast
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import atomic_write
 from equiflock._runtime.imports import require_modules, require_torch
+from equiflock.controllers.gain_schedule import GainSchedule, get_gain_schedule
 from equiflock.deployment.export.program import get_controller_name, is_network, read_program, unwrap_scaled
 
-INPUT, OUTPUT = "observations", "accelerations"
+INPUT, PERIOD_INPUT, OUTPUT = "observations", "period", "accelerations"
 
 
 def write_onnx(controller: Any, path: Path, D: int) -> None:
@@ -32,6 +34,12 @@ def write_onnx(controller: Any, path: Path, D: int) -> None:
     # B = 2 and N = 3, because torch.export treats dimensions of size 1 as static.
     example = torch.zeros(2, 3, controller.senses.hops, controller.senses.width, D)
     B, N = torch.export.Dim("B"), torch.export.Dim("N")
+    schedule = get_gain_schedule(controller)
+    inputs: dict[str, Any] = {INPUT: example}
+    shapes: tuple[Any, ...] = ({0: B, 1: N},)
+    if schedule is not None:
+        inputs[PERIOD_INPUT] = torch.tensor(schedule.period, dtype=torch.float32)
+        shapes = *shapes, {}
     quiet = logging.getLogger("torch.onnx")
     level = quiet.level
     try:
@@ -40,13 +48,13 @@ def write_onnx(controller: Any, path: Path, D: int) -> None:
             warnings.simplefilter("ignore")  # deprecations inside torch
             graph: Any = torch.onnx.export(
                 module,
-                (example,),
+                tuple(inputs.values()),
                 dynamo=True,
                 optimize=False,
                 verbose=False,
-                input_names=[INPUT],
+                input_names=list(inputs),
                 output_names=[OUTPUT],
-                dynamic_shapes=({0: B, 1: N},),
+                dynamic_shapes=shapes,
             )
             # Not torch's full optimization: it replaces x + 1e-30 by x, and a norm of zero would then divide by zero.
             optimizer.inline(graph.model)
@@ -108,4 +116,18 @@ def _build_module(controller: Any, D: int) -> Any:
                 x = x * (self.law.clamp / torch.clamp(norm, min=self.law.clamp))
             return x * scale
 
-    return (Network() if is_network(module) else Law()).eval()
+    class Scheduled(nn.Module):
+        """A controller whose accelerations are multiplied by its gain at a sampling period; by 0 if that is invalid."""
+
+        def __init__(self, inner: nn.Module, schedule: GainSchedule) -> None:
+            super().__init__()
+            self.inner, self.schedule = inner, schedule
+
+        def forward(self, observations: Tensor, period: Tensor) -> Tensor:
+            gain = torch.clamp(self.schedule.period / period, max=self.schedule.largest)
+            # False for NaN; an infinite period has the gain 0.
+            gain = torch.where(period > 0.0, gain, torch.zeros_like(gain))
+            return cast(Tensor, self.inner(observations)) * gain
+
+    inner, schedule = Network() if is_network(module) else Law(), get_gain_schedule(controller)
+    return (inner if schedule is None else Scheduled(inner, schedule)).eval()

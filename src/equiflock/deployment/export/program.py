@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, check_count, shorten_repr
+from equiflock.controllers.gain_schedule import GainSchedule, get_gain_schedule
 from equiflock.controllers.networks.architecture import obstacle_channel
 from equiflock.controllers.networks.chain import ACTIVATION, Chain, build_chain
 from equiflock.controllers.networks.compiled import CompiledNetwork
@@ -68,6 +69,10 @@ class Program:
     """Orbit technique, or None: then the nearest obstacle agent counts as an agent at rest."""
     near_obstacle_layers: tuple[Layer, ...] = ()
     """Layers of the same shapes, which agents that know of an obstacle use in place of `layers`; empty if none do."""
+    gain_schedule: GainSchedule | None = None
+    """Factor on accelerations at the robot's sampling period, in the robots' seconds; None for a constant gain."""
+    longest_period: float | None = None
+    """Longest sampling period of the controller's training, in the robots' seconds; None if unknown."""
 
     @property
     def vector_size(self) -> int:
@@ -112,10 +117,15 @@ class Program:
         assert channel is not None
         return channel
 
-    def __call__(self, observations: FloatArray) -> FloatArray:
+    def compute_gain(self, period: float | None) -> float:
+        """Return the factor on accelerations at a sampling period; 1 if it is None or there is no gain schedule."""
+        return 1.0 if self.gain_schedule is None or period is None else self.gain_schedule(period)
+
+    def __call__(self, observations: FloatArray, period: float | None = None) -> FloatArray:
         """Return what every export computes, in float64.
 
-        These are accelerations (.., D) in the robots' units, for observations (.., K, C, D).
+        These are accelerations (.., D) in the robots' units, for observations (.., K, C, D) and a robot with this
+        sampling period. Like its controller, a program that is called without a period has the gain 1.
         """
         x = self._select_by_obstacle(observations, lambda layers: self._apply_layers(observations, layers))
         x = x.reshape(*x.shape[:-2], -1)
@@ -123,10 +133,10 @@ class Program:
             x = np.clip(x, -self.clamp, self.clamp)
         elif self.clamp is not None:
             x = x * (self.clamp / np.maximum(np.sqrt(np.square(x).sum(axis=-1, keepdims=True)), self.clamp))
-        return x * self.acceleration_scale
+        return x * self.acceleration_scale * self.compute_gain(period)
 
-    def compute_magnitude(self, observations: FloatArray) -> FloatArray:
-        """Return sum_i |w_i x_i| over the terms of the last matrix, (.., D), at least 1.
+    def compute_magnitude(self, observations: FloatArray, period: float | None = None) -> FloatArray:
+        """Return sum_i |w_i x_i| over the terms of the last matrix, times the gain, (.., D), at least 1.
 
         In a flock that has nearly settled, accelerations are small differences of large terms, of which float32 keeps
         seven digits. Errors between two implementations of a controller are relative to this sum.
@@ -138,7 +148,7 @@ class Program:
             return x if last.bias is None else np.asarray(x + np.abs(last.bias[:, None]))
 
         x = self._select_by_obstacle(observations, sum_terms)
-        return np.maximum(x.reshape(*x.shape[:-2], -1) * self.acceleration_scale, 1.0)
+        return np.maximum(x.reshape(*x.shape[:-2], -1) * self.acceleration_scale * self.compute_gain(period), 1.0)
 
     def _select_by_obstacle(
         self, observations: FloatArray, compute: Callable[[tuple[Layer, ...]], FloatArray]
@@ -183,9 +193,18 @@ def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | 
     unscaled, scale = unwrap_scaled(controller)
     parts = _read_network(unscaled) if is_network(unscaled) else _read_law(unscaled, senses, D)
     orbit, name = resolve_orbit(controller, orbit, D), get_controller_name(controller)
-    program = Program(name, D, senses, **parts, acceleration_scale=scale, orbit=orbit)
+    program = Program(name, D, senses, **parts, **read_sampling(controller), acceleration_scale=scale, orbit=orbit)
     _check_agreement(program, unscaled, senses)
     return program
+
+
+def read_sampling(controller: Any) -> dict[str, Any]:
+    """Return the fields of a Program about the robot's sampling period."""
+    longest = getattr(controller, "longest_time_step", None)
+    return {
+        "gain_schedule": get_gain_schedule(controller),
+        "longest_period": longest if isinstance(longest, float) else None,
+    }
 
 
 def unwrap_scaled(controller: Any) -> tuple[Any, float]:
@@ -361,7 +380,7 @@ def _evaluate(controller: Any, observations: FloatArray) -> FloatArray:
 def _check_agreement(program: Program, controller: Any, senses: Senses) -> None:
     """Raise InputError if program and controller differ by more than PROBE_TOLERANCE on random observations.
 
-    Both are in the controller's units.
+    Both are in the controller's units and have the gain 1.
     """
     rng = np.random.default_rng(0)
     shape = 1, PROBE_COUNT, senses.hops, senses.width, program.dimensions

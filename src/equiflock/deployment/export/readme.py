@@ -11,7 +11,12 @@ from equiflock.deployment.export.c_header import (
     count_stack_bytes,
 )
 from equiflock.deployment.export.program import Program
-from equiflock.deployment.export.source_text import fill_template, list_template_parts, make_common_words
+from equiflock.deployment.export.source_text import (
+    fill_template,
+    list_template_parts,
+    make_common_words,
+    make_gain_words,
+)
 from equiflock.deployment.wire_format import OBSTACLE_GROUP, VERSION, count_message_bytes
 
 RATES = (10, 50, 100)
@@ -31,6 +36,7 @@ def format_readme(program: Program, stem: str, suffix: str) -> str:
     size = count_message_bytes(senses, D)
     words = make_common_words(program, stem) | {
         "suffix": suffix,
+        "period": "" if program.gain_schedule is None else ", period=..",
         "channels": "\n".join(_format_channels(program)),
         "format_version": VERSION,
         "obstacle_group": OBSTACLE_GROUP,
@@ -45,9 +51,8 @@ def format_readme(program: Program, stem: str, suffix: str) -> str:
         "relayed": program.relayed_count,
         "rates": "\n".join(f"| {rate} | {size * rate:,} | {8 * size * rate / 1000:,.1f} |" for rate in RATES),
         "scale": f"{program.acceleration_scale:g}",
-        "steps_per_second": f"{1 / TRAINING_TIME_STEP:g}",
-        "time_step": f"{TRAINING_TIME_STEP:g}",
-        "scaled_time_step": f"{TRAINING_TIME_STEP * senses.scales[1]:g}",
+        "training_steps": "",
+        "scaled_training_step": "",
         "knows_relayed": ", directly or relayed by neighbours," if senses.hops > 1 else "",
     }
     optional = {
@@ -55,6 +60,13 @@ def format_readme(program: Program, stem: str, suffix: str) -> str:
         "rest": D == 2 and program.orbit is None,
         "layers": program.layers,
     }
+    if program.gain_schedule is None:
+        dt = TRAINING_TIME_STEP
+        words["training_steps"] = f" with {1 / dt:g} steps each"
+        words["scaled_training_step"] = (
+            f" A training step, {dt:g} s of the controller's time, is {dt * senses.scales[1]:g} s of the robots' time."
+        )
+    words |= {name: f"{number:g}" for name, number in make_gain_words(program).items()}
     if program.orbit is not None:
         words |= {name: f"{value:g}" for name, value in vars(program.orbit).items()}
     if program.layers:

@@ -104,6 +104,17 @@ def make_orbit_words(program: Program) -> dict[str, float]:
     return {"minus_break": -gravity_break, "cosine": cosine, "sine": sine, "near": near, "slow": slow}
 
 
+def make_gain_words(program: Program) -> dict[str, float]:
+    """Return the numbers of the placeholders in the part `schedule`; empty if the program has no gain schedule."""
+    if program.gain_schedule is None:
+        return {}
+    numbers = {"gain_period": program.gain_schedule.period, "largest_gain": program.gain_schedule.largest}
+    if program.longest_period is not None:
+        numbers["longest_period"] = program.longest_period
+    # Without the last digits, as scaled periods are numbers such as 0.15000000000000002.
+    return {name: float(f"{number:.12g}") for name, number in numbers.items()}
+
+
 def list_template_parts(program: Program) -> set[str]:
     """Return the names of the optional parts of the templates that a program needs."""
     optional = {
@@ -114,6 +125,9 @@ def list_template_parts(program: Program) -> set[str]:
         "scaled": program.senses.is_scaled,
         "unscaled": not program.senses.is_scaled,
         "near": program.near_obstacle_layers,
+        "schedule": program.gain_schedule is not None,
+        "constant_gain": program.gain_schedule is None,
+        "longest_period": program.gain_schedule is not None and program.longest_period is not None,
         f"clamp_{program.clamp_by}": program.clamp is not None,
     }
     parts = {name for name, is_needed in optional.items() if is_needed}

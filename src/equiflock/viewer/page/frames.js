@@ -1,8 +1,8 @@
 /** Parses the server's binary frames; frames.py documents their layout. */
 
-const FORMAT_VERSION = 3;
+const FORMAT_VERSION = 4;
 const HEADER_BYTES = 24;
-const PANEL_BYTES = 72;
+const PANEL_BYTES = 88;
 
 /**
  * Parse a frame. Its arrays are views of the buffer, not copies; positions and disks are relative to the panel's
@@ -27,14 +27,14 @@ export function readFrame(buffer) {
     const [agents, edges, lostEdges, disks, ended] = [0, 4, 8, 12, 16].map((offset) =>
       data.getUint32(at + offset, true),
     );
-    const numbers = [24, 32, 40, 48, 56, 64].map((offset) => data.getFloat64(at + offset, true));
+    const numbers = [24, 32, 40, 48, 56, 64, 72, 80].map((offset) => data.getFloat64(at + offset, true));
     at += PANEL_BYTES;
     frame.panels.push({
       agents,
       /** Whether the flight has ended: agents stand still, though their last velocities are kept. */
       hasEnded: ended === 1,
       origin: numbers.slice(0, 2),
-      /** Velocity variance, components, minimum separation, mean acceleration norm. */
+      /** Velocity variance, components, minimum separation; mean, RMS and peak acceleration. */
       metricValues: numbers.slice(2),
       positions: take(Float32Array, 2 * agents),
       velocities: take(Float32Array, 2 * agents),

@@ -12,6 +12,8 @@ export const METRICS = [
   { name: "Components", integer: true },
   { name: "Min. separation" },
   { name: "Mean acceleration", log: true },
+  { name: "RMS acceleration", log: true },
+  { name: "Peak acceleration", log: true },
 ];
 
 const superscript = (number) => [...String(number)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("");

@@ -5,7 +5,12 @@
  * Written by equiflock @version@.
  *
  *     static @name@_agent agent;
+/*[constant_gain*/
  *     @name@_init(&agent, number, group);                      once; group 0 unless agents have groups
+/*constant_gain]*/
+/*[schedule*/
+ *     @name@_init(&agent, number, group, period);              once; group 0 unless agents have groups
+/*schedule]*/
  *     at every step:
  *         @name@_begin(&agent, position, velocity, message);   then send the @size@ bytes of message
  *         @name@_receive(&agent, received, length);            for each message that arrives before `end`
@@ -17,6 +22,12 @@
 /*[scaled*/
  * The controller's unit of length is @length@ of the robots' units, its second @time@ of their seconds.
 /*scaled]*/
+/*[schedule*/
+ * `period` is the time between two steps in seconds of the robot, to which the controller adapts its gain.
+/*schedule]*/
+/*[longest_period*/
+ * Its training had periods of up to @NAME@_LONGEST_PERIOD; at longer ones the flock may oscillate.
+/*longest_period]*/
  * Memory: @ram@ bytes of RAM per agent with @NAME@_NEIGHBOURS = @neighbours@ (@slot@ bytes per neighbour),
  * @stack@ bytes of numbers on the stack, @weights@ bytes of constant weights.
  */
@@ -33,6 +44,13 @@
 #define @NAME@_RELAYED @relayed@ /* observation values relayed in a message, (K - 1) C D */
 #define @NAME@_MESSAGE @size@ /* bytes per message */
 #define @NAME@_OBSTACLE 255 /* group of obstacle agents */
+/*[schedule*/
+#define @NAME@_GAIN_PERIOD @gain_period@ /* period at which the gain is 1, in seconds */
+#define @NAME@_LARGEST_GAIN @largest_gain@ /* gain is min(LARGEST_GAIN, GAIN_PERIOD / period) */
+/*schedule]*/
+/*[longest_period*/
+#define @NAME@_LONGEST_PERIOD @longest_period@ /* longest period of the training, in seconds */
+/*longest_period]*/
 
 /* Define these three before including this file, or with -D, to override the defaults. */
 #ifndef @NAME@_NEIGHBOURS
@@ -68,6 +86,9 @@ typedef struct {
 typedef struct {
     uint32_t number, step, group;
     int32_t count; /* number of stored neighbours, sorted by sender */
+/*[schedule*/
+    float gain; /* factor on accelerations; 0 if the period is invalid */
+/*schedule]*/
     float position[@NAME@_D], velocity[@NAME@_D];
     float observations[@NAME@_K * @NAME@_C * @NAME@_D]; /* (K, C, D) */
     @name@_neighbour neighbours[@NAME@_NEIGHBOURS];
@@ -79,10 +100,22 @@ typedef struct {
 
 @constants@
 
+/*[constant_gain*/
 /* Initialise an agent: step 0, no neighbours, observations zero. */
 static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t group)
+/*constant_gain]*/
+/*[schedule*/
+/* Initialise an agent: step 0, no neighbours, observations zero. `period` is the time between two steps in seconds; if
+ * it is not positive and finite, `end` returns -1 and a zero acceleration at every step. */
+static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t group, float period)
+/*schedule]*/
 {
     int n;
+/*[schedule*/
+    agent->gain = 0.0f;
+    if (period > 0.0f && isfinite(period))
+        agent->gain = fminf(@NAME@_LARGEST_GAIN, @NAME@_GAIN_PERIOD / period);
+/*schedule]*/
     agent->number = number;
     agent->step = 0;
     agent->group = group;
@@ -447,8 +480,14 @@ static inline void @name@_scale_tanh(int count, float *x)
 }
 
 /*scale_tanh]*/
+/*[constant_gain*/
 /* End a step: compute the acceleration in the robots' units. Return the number of neighbours used, or -1 with a zero
  * acceleration if the acceleration or the measured state is not finite. */
+/*constant_gain]*/
+/*[schedule*/
+/* End a step: compute the acceleration in the robots' units. Return the number of neighbours used, or -1 with a zero
+ * acceleration if the acceleration or the measured state is not finite, or the period is invalid. */
+/*schedule]*/
 static inline int @name@_end(@name@_agent *agent, float acceleration[@NAME@_D])
 {
     int d, n, kept = 0, used = @name@_observe(agent);
@@ -473,10 +512,14 @@ static inline int @name@_end(@name@_agent *agent, float acceleration[@NAME@_D])
     }
 /*clamp_norm]*/
     for (d = 0; d < @NAME@_D; d++)
-        acceleration[d] = @output@[d]@scale@;
+        acceleration[d] = @output@[d]@scale@@gain@;
     for (d = 0; d < @NAME@_D; d++)
         if (!isfinite(acceleration[d]) || !isfinite(agent->position[d]) || !isfinite(agent->velocity[d]))
             used = -1;
+/*[schedule*/
+    if (!(agent->gain > 0.0f))
+        used = -1;
+/*schedule]*/
     for (d = 0; d < @NAME@_D && used < 0; d++)
         acceleration[d] = 0.0f;
 /*[fixed*/

@@ -48,7 +48,12 @@ static void leave(void)
 /* Not inlined, so that nm lists the size of each function. */
 __attribute__((noinline)) void agent_init(uint32_t number, uint8_t group)
 {
+/*[constant_gain*/
     @name@_init(&agent, number, group);
+/*constant_gain]*/
+/*[schedule*/
+    @name@_init(&agent, number, group, RECORDED_PERIOD);
+/*schedule]*/
 }
 
 __attribute__((noinline)) void agent_begin(const float *position, const float *velocity, uint8_t *message)
