@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,19 @@ def test_a_latency_out_of_reach_is_not_met_and_the_fit_says_by_how_much() -> Non
     assert demands["packet loss"].met  # none was demanded
     assert demands["latency"].required == 3.0 and (demands["latency"].reached or 0.0) < 3.0
     assert "NOT MET" in str(found) and "needed 3 s" in str(found)
+
+
+def test_the_sampling_period_of_a_gain_schedule_includes_the_latency(fit: RobotFit) -> None:
+    class Scheduled:
+        senses = ef.paper_senses("mean", hops=1)
+        gain_schedule = ef.GainSchedule(period=0.02)
+
+        def __call__(self, observations: Any) -> Any:
+            return observations[:, :, 0, 0]
+
+    scheduled = replace(fit, controller=Scheduled(), robot=Robot(**ROVER, latency=0.1))
+    assert scheduled.sampling_period == pytest.approx(3 * 0.05)
+    assert fit.sampling_period is None  # a law has a constant gain
 
 
 def test_the_result_is_json(fit: RobotFit) -> None:

@@ -94,6 +94,8 @@ def print_fit(fit: RobotFit) -> None:
     _print(str(fit))
     _print(f"load it:   {fit.load_call}")
     _print(f"export it: {fit.export_command}")
+    if fit.sampling_period is not None:
+        _print(f"period of the exported agent, which sets its gain: {fit.sampling_period:g} s")
 
 
 def _print(text: str) -> None:

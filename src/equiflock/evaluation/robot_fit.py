@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from equiflock._runtime.checks import InputError, check_count
+from equiflock.controllers.gain_schedule import get_gain_schedule
 from equiflock.controllers.loading import load
 from equiflock.controllers.registry import parse_controller_name, split_unit_options
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
@@ -78,7 +79,7 @@ class Margins(NamedTuple):
     packet_loss: Margin
     """Share of messages."""
     latency: Margin
-    """In seconds."""
+    """In seconds; a gain schedule is that of the latency, so robots must be set to it."""
     initial_speed: Margin
     """Bound of the velocity deviations at the start, in m/s."""
 
@@ -149,6 +150,12 @@ class RobotFit:
         return f"equiflock export {self.controller_name}:{units}{space} --out robot.h"
 
     @property
+    def sampling_period(self) -> float | None:
+        """Period for which an exported agent sets its gain, dt (1 + delay), in seconds; None for a constant gain."""
+        schedule = get_gain_schedule(self.controller)
+        return None if schedule is None else self.robot.time_step * (1 + self.robot.delay)
+
+    @property
     def title(self) -> str:
         """What was fitted, in one line."""
         robot = self.robot
@@ -200,6 +207,7 @@ class RobotFit:
             "seed": self.seed,
             "load": self.load_call,
             "export": self.export_command,
+            "sampling_period": self.sampling_period,
         }
 
 
