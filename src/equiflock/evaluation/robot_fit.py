@@ -36,7 +36,7 @@ from equiflock.version import __version__
 LONGEST_STEP = 0.05
 """Longest time step in the controller's units that is tried, if its training does not say."""
 LARGEST_SPEED = 50.0
-"""Largest max_speed tau / R that is tried: beyond, robots leave before they agree."""
+"""Largest own velocity deviation, v tau / R, that is tried: beyond, robots leave before they agree."""
 CANDIDATES = 10
 """Time scales that are tried, in equal ratios."""
 FINALISTS = 4
@@ -351,7 +351,7 @@ class _Fitter:
         robot = self.robot
         longest = getattr(load(self.name), "longest_time_step", None)
         smallest = robot.time_step / (longest if isinstance(longest, float) else LONGEST_STEP)
-        largest = max(LARGEST_SPEED * robot.comm_radius / robot.max_speed, 2.0 * smallest)
+        largest = max(LARGEST_SPEED * robot.comm_radius / robot.most_deviation, 2.0 * smallest)
         # Three figures, so that the printed calls load the very controller that was flown.
         return [float(f"{tau:.3g}") for tau in np.geomspace(smallest * 1.005, largest, CANDIDATES)]
 
