@@ -77,10 +77,12 @@ class Fit:
                 seed=self.seed,
                 on_flight=lambda text, done, total: bar.update(task, description=text, completed=done, total=total),
             )
-        print_fit(fit)
+        # Before anything is printed, so that a closed pipe does not lose the result.
         if self.out is not None:
             with atomic_write(self.out) as scratch:
                 scratch.write_text(json.dumps(fit.to_dict(), indent=1) + "\n")
+        print_fit(fit)
+        if self.out is not None:
             _print(f"saved: {self.out}")
         if not fit.met:
             names = ", ".join(demand.name for demand in fit.demands if not demand.met)
