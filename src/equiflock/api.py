@@ -11,6 +11,7 @@ from equiflock.controllers import controller, controller_names, load, load_modul
 from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
+from equiflock.evaluation.robot_fit import RobotFit, fit_robot
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
 from equiflock.graph.radius_graph import Graph, components, radius_graph
@@ -72,6 +73,7 @@ __all__ = [
     "PrivilegedController",
     "Radio",
     "RandomDisk",
+    "RobotFit",
     "Role",
     "Senses",
     "StatefulBody",
@@ -89,6 +91,7 @@ __all__ = [
     "export",
     "feature",
     "feature_names",
+    "fit_robot",
     "flight",
     "load",
     "load_module",

@@ -27,6 +27,7 @@ COMMANDS = [
     f"evaluate etdagnn:0 {SMALL} --out evaluation --workers 1",
     "animate run.zarr --out film.gif --dots-per-inch 30",
     "export starling --out agent.h",
+    "fit --comm-radius 4 --rate 20 --max-acceleration 4 --max-speed 2 --agents 4 --controller reynolds --flocks 1",
     "export tdagnn --out agent.npz",
     "sweep --controller etdagnn --agents 12 --flocks 1 --duration 0.03 --out sweep --workers 1",
     "tune etdagnn --tasks 1*flocking:flocks=1:agents=12:duration=0.03 --measures 1*variance --generations 1 "

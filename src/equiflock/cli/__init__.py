@@ -28,6 +28,7 @@ COMMANDS = {
     "view": ("View", "Simulate flocks interactively in a browser, or replay saved flights."),
     "animate": ("Animate", "Render a film of saved flights, side by side, or of a new flight."),
     "evaluate": ("Evaluate", "Compare controllers, or one with the package's, by the paper's metrics and figures."),
+    "fit": ("Fit", "Fit a controller to a robot: choose its time scale, and measure the margins that it leaves."),
     "export": ("Export", "Export one agent's controller for a robot, as C, NumPy or ONNX."),
     "reproduce": ("Reproduce", "Run the paper's experiments and check its statements."),
     "sweep": ("Sweep", "Evaluate controllers over a grid of flock sizes, radii, hops, radios, bodies and failures."),
@@ -48,7 +49,8 @@ RESUMABLE_COMMANDS = ("demo", "evaluate", "reproduce", "sweep", "tune")
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; `arguments` are those of the process by default.
 
-    Exit codes: 0, 1 if a deployed swarm fails its checks, 2 for bad input, 130 for Ctrl-C, 143 for SIGTERM.
+    Exit codes: 0, 1 if a deployed swarm fails its checks or a fit does not meet its demands, 2 for bad input, 130 for
+    Ctrl-C, 143 for SIGTERM.
     """
     # An ignored SIGINT, as in a shell's background job, stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
