@@ -16,7 +16,7 @@ from equiflock.deployment.swarm_host import SwarmHost
 from equiflock.flock import FOLLOWER, Flock
 from equiflock.protocols import Controller, Moment
 from equiflock.simulation.flight_builder import flight, make_decision_function
-from equiflock.simulation.metrics import component_count, velocity_variance
+from equiflock.simulation.metrics import RESIDUAL_SECONDS, component_count, velocity_variance
 
 TOLERANCE = 1e-5
 """Largest difference from the simulator's acceleration, relative to the terms it is the sum of, or to 1.
@@ -31,10 +31,6 @@ TOLERATED_SHARE = 0.1
 """Share of steps that an agent may miss before it counts as failed, in real time or with stalled agents.
 
 There deadlines are so short that a busy machine misses some. In plain lockstep an agent may miss none."""
-
-
-RESIDUAL_SECONDS = 0.5
-"""Seconds at the end of a flight over which the residual acceleration is a mean; at most half of the flight."""
 
 
 class Exchange(NamedTuple):
