@@ -227,7 +227,7 @@ class TannerBounded(Tanner):
     step. It attracts beyond 0.65, brakes agents that separate, and aims at the leaders if there are any.
     """
 
-    clamp: float | None = 75.0
+    clamp: float | None = 58.0
     """C, the largest norm of an acceleration at a time step of 0.02 s; None for no clamp."""
     attraction: float = 0.65
     """The distance d in U(r) = d^2 / r^2 + ln r^2 beyond which agents attract each other."""
@@ -237,8 +237,10 @@ class TannerBounded(Tanner):
     """h, gain of the brake on agents about to lose contact: a_i includes - h times the mean of "leaving"."""
     velocity_gain: float | None = 25.0
     """g in - g (v_i - aim), per second."""
-    potential_gain: float = 0.25
+    potential_gain: float = 0.1
     """p, factor on the sum of grad U."""
+    soft_speed: float = 0.1
+    """v_0: at a velocity error of u the velocity gain is g u / (u + v_0)."""
 
     gain_schedule: ClassVar[GainSchedule] = GainSchedule(period=0.02)
 

@@ -252,11 +252,14 @@ large ones; "leaving", to follow neighbours that move away; and the relative vel
 the orbit technique sets it, which hops forward, so that an agent knows of obstacles that only others sense.
 """
 
+STARLING_PERIOD = 0.02
+"""Sampling period at which the gain schedule of starling is 1, in seconds."""
+
 NETWORKS = {
     "tdagnn": partial(describe_tdagnn, "tdagnn"),
     "tdagnn-tf": partial(describe_tdagnn, "tdagnn-tf", second_tanh=False),
     "tdagnn-tf-mean": partial(describe_tdagnn, "tdagnn-tf-mean", aggregation="mean", second_tanh=False),
     "etdagnn": partial(describe_etdagnn, "etdagnn"),
-    "starling": partial(describe_etdagnn, "starling", channels=STARLING_CHANNELS),
+    "starling": partial(describe_etdagnn, "starling", channels=STARLING_CHANNELS, gain_period=STARLING_PERIOD),
 }
 """The networks of the package: the paper's four variants and starling."""
