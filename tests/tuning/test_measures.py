@@ -12,6 +12,7 @@ import pytest
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
+from equiflock.controllers.loading import make_network
 from equiflock.flock import Flock, Role
 from equiflock.tuning.objective import TOLERANCES, Task, compute_cost, measure_flight, parse_tasks
 from tests.simple import Push
@@ -164,3 +165,22 @@ def test_the_cost_weighs_measures_and_tasks_relative_to_the_initial_weights() ->
     assert compute_cost(apart, begun, typical, tasks, {"detached": 1.0}) == pytest.approx(1.0 + 3 * 0.001 / 0.1)
     with pytest.raises(InputError, match="no task has a measure among failures"):
         compute_cost(begun, begun, begun, tasks, {"failures": 1.0})
+
+
+def test_residual_is_the_acceleration_at_the_end_and_grows_with_the_gain() -> None:
+    network = make_network("starling", 3).eval().compiled_form()
+    start = ef.random_disk(3, 20, seed=1)
+    values = {}
+    for margin in (1.0, 2.0):
+        task = Task(1.0, "flocking", 0.1, 0.01, None, margin)
+        values[margin] = measure_flight(task.build_scenario(3, 0, ""), start, network, None, task, 0.01)["residual"]
+    assert 0.0 < values[1.0] < values[2.0]
+
+
+def test_a_margin_must_be_positive_and_needs_a_network_of_the_package() -> None:
+    with pytest.raises(ef.InputError, match="gain_margin must be"):
+        parse_tasks("1*flocking:gain_margin=0")
+    (task,) = parse_tasks("1*flocking:gain_margin=1.3")
+    assert task.gain_margin == 1.3
+    with pytest.raises(ef.InputError, match="gain_margin needs a network of the package"):
+        measure_flight(task.build_scenario(1, 0, ""), ef.random_disk(1, 5), ef.load("reynolds"), None, task, 0.01)

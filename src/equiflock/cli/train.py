@@ -185,7 +185,8 @@ class Train:
         from equiflock.learning.dagger import prepare_network
 
         recipes = self._build_recipes()
-        report_duration(recipes[0].duration, recipes[0].middle_time_step)
+        if not isinstance(recipes[0].time_step, str):
+            report_duration(recipes[0].duration, recipes[0].time_step)
         prepare_network(recipes[0], None if self.from_ is None else load_module(self.from_))
         if self.seeds is None and len(recipes) == 1:
             return [TrainingRun.create(self._run_dir, recipes[0], self.from_, self.force)]

@@ -12,6 +12,8 @@ from jaxtyping import Bool, Float64, Int8
 
 from equiflock._runtime.checks import InputError, NumericRangeError, check_choice, check_count, check_positive
 from equiflock._runtime.specs import Spec, format_spec, parse_weighted_specs
+from equiflock.controllers.gain_schedule import compute_gain
+from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Role
 from equiflock.graph.radius_graph import compute_connectivity
 from equiflock.observations.orbit import Orbit
@@ -22,6 +24,7 @@ from equiflock.scenarios.course_survey import CourseSurvey, survey_course
 from equiflock.scenarios.registry import Scenario, find_failed_flights, scenario_class
 from equiflock.simulation import metrics
 from equiflock.simulation.flight_builder import flight
+from equiflock.simulation.metrics import RESIDUAL_SECONDS
 from equiflock.simulation.simulate import count_steps
 
 TIME_STEP = 0.01
@@ -30,7 +33,7 @@ EXAMPLE = "0.5*flocking+1*obstacles:sides=96"
 DEFAULT_MEASURES = "1*detached+0.3*variance+0.5*final_variance+1*leaders+0.2*collisions+0.1*effort+1*failures"
 """Default weights of the measures."""
 DETACHED, VARIANCE, FINAL_VARIANCE, LEADERS = "detached", "variance", "final_variance", "leaders"
-COLLISIONS, EFFORT, FAILURES = "collisions", "effort", "failures"
+COLLISIONS, EFFORT, RESIDUAL, FAILURES = "collisions", "effort", "residual", "failures"
 GAP, TIME = "gap", "time"
 TOLERANCES: Mapping[str, float] = {
     DETACHED: 1e-2,
@@ -39,13 +42,14 @@ TOLERANCES: Mapping[str, float] = {
     LEADERS: 1e-2,
     COLLISIONS: 1e-3,
     EFFORT: 1e-2,
+    RESIDUAL: 0.1,
     FAILURES: 0.1,
     GAP: 1e-2,
     TIME: 0.1,
 }
 """The measures of a flight, each with a tolerance: smaller values count as 0, since they are not worth a search.
 
-All but `final_variance` and `failures` are integrals over time, divided by the duration of the task, so a flight that
+All but `final_variance`, `residual` and `failures` are integrals over time, divided by the duration of the task, so a flight that
 has reached its end, such as a flock that has passed its obstacle, adds nothing from then on. A failed flight goes on:
 an agent that was left behind adds to the cost for as long as it is alone.
 
@@ -55,6 +59,7 @@ final_variance: the same at the end of the flight.
 leaders: mean distance of velocities from the leaders' velocity, for flocks with leaders.
 collisions: share of agents closer than R_min to another agent or to an obstacle agent.
 effort: mean norm of the accelerations.
+residual: the same at the measurements in the last half second of the flight; large if the flock oscillates.
 failures: share of flights that fail, for scenarios that define failure.
 gap: width of the widest gap between components, from 0 if connected to 1 beyond 2 R, in steps of R / 4. A nearby
 obstacle is a node here as well.
@@ -84,9 +89,12 @@ class Task:
     """Seconds per step."""
     flocks: int | None = None
     """Flocks per generation; None for the default of the tuning."""
+    gain_margin: float = 1.0
+    """Further factor on the accelerations, which a network with a margin tolerates."""
 
     def __post_init__(self) -> None:
         check_positive(f"the share of {self.scenario!r}", self.share)
+        check_positive("gain_margin", self.gain_margin)
         _check_numbers(self.duration, self.time_step, self.flocks)
 
     def build_scenario(self, flocks: int, seed: int, split: str) -> Scenario:
@@ -98,7 +106,7 @@ class Task:
 def parse_tasks(text: str) -> tuple[Task, ...]:
     """Parse tasks: one scenario, or several with their shares, each with options.
 
-    Options are those of the scenario, and `duration`, `time_step` and `flocks`.
+    Options are those of the scenario, and `duration`, `time_step`, `flocks` and `gain_margin`.
     """
     tasks = tuple(_parse_task(share, spec) for share, spec in parse_weighted_specs("tasks", text, EXAMPLE))
     names = [task.scenario for task in tasks]
@@ -115,8 +123,9 @@ def _parse_task(share: float, spec: Spec) -> Task:
             raise InputError(f"{reserved} is set by the tuning: leave it out of {format_spec(name, **options)!r}")
     duration = options.pop("duration", scenario_class(name).duration)
     time_step, flocks = options.pop("time_step", TIME_STEP), options.pop("flocks", None)
+    gain_margin = options.pop("gain_margin", 1.0)
     _check_numbers(duration, time_step, flocks)
-    task = Task(share, format_spec(name, **options), duration, time_step, flocks)
+    task = Task(share, format_spec(name, **options), duration, time_step, flocks, gain_margin)
     task.build_scenario(1, 0, "")  # raises InputError if there is no such scenario or option
     return task
 
@@ -160,7 +169,10 @@ class _FlightMeasures:
         self.outcome_recorder = _OutcomeRecorder(scenario, len(start)) if scenario.success_outcomes else None
         integrals = (DETACHED, VARIANCE, COLLISIONS, EFFORT, GAP, *([LEADERS] if self.has_leaders else []))
         integrals += (TIME,) if self.outcome_recorder else ()
-        self.values = {name: np.zeros(len(start)) for name in (*integrals, FINAL_VARIANCE)}
+        self.values = {name: np.zeros(len(start)) for name in (*integrals, FINAL_VARIANCE, RESIDUAL)}
+        # The measurements in the last half second, at most half of the flight.
+        self.first_residual_step = self.steps - min(round(RESIDUAL_SECONDS / task.time_step), self.steps // 2)
+        self.residual_count = 0
         # Leaders collide like followers.
         self.collision_roles = np.where(start.roles == Role.LEADER, np.int8(FOLLOWER), start.roles)
         self.collision_distance: float = getattr(getattr(scenario, "disk", None), "min_separation", 0.1) * (1.0 - 1e-9)
@@ -168,6 +180,7 @@ class _FlightMeasures:
     def fly(self, controller: Controller, orbit: Orbit | None) -> None:
         """Simulate for the duration, or until all flocks have succeeded, and measure at intervals."""
         rules = {"ending": self.outcome_recorder, "orbit": orbit, "obstacles": self.scenario.obstacles}
+        controller = self._apply_margin(controller)
         loop = flight(self.start, controller, time_step=self.task.time_step, **rules)  # type: ignore[arg-type]
         for moment in loop:
             # A flock that has reached its end is measured here for the last time.
@@ -180,6 +193,14 @@ class _FlightMeasures:
             loop.skip(min(self.interval_steps, remaining) - 1)
             loop.ending = self.outcome_recorder
 
+    def _apply_margin(self, controller: Controller) -> Controller:
+        """Return the controller with its gain at the task's time step times the margin."""
+        if self.task.gain_margin == 1.0:
+            return controller
+        if not isinstance(controller, CompiledNetwork):
+            raise InputError("gain_margin needs a network of the package: leave it out of the tasks")
+        return controller.scale_output(compute_gain(controller, self.task.time_step) * self.task.gain_margin)
+
     def _add_moment(self, moment: Moment) -> None:
         """Add the measures of flocks still flying, weighted by the share of the duration until the next measurement."""
         flying = moment.flying
@@ -188,7 +209,11 @@ class _FlightMeasures:
         # Share of the duration until the next measurement or the end of the flight.
         share = min(self.interval_steps, self.steps - moment.step) / self.steps
         flock = moment.flock if flying.all() else moment.flock[flying]
-        current = {VARIANCE: variance[flying], EFFORT: metrics.mean_acceleration_norm(moment)[flying]}
+        acceleration = metrics.mean_acceleration_norm(moment)
+        current = {VARIANCE: variance[flying], EFFORT: acceleration[flying]}
+        if moment.step >= self.first_residual_step:
+            self.residual_count += 1
+            self.values[RESIDUAL] += (acceleration - self.values[RESIDUAL]) / self.residual_count
         if len(flock) and share > 0.0:
             survey = self._survey_flock(flock)
             current |= {
