@@ -168,7 +168,8 @@ def test_the_cost_weighs_measures_and_tasks_relative_to_the_initial_weights() ->
 
 
 def test_residual_is_the_acceleration_at_the_end_and_grows_with_the_gain() -> None:
-    network = make_network("starling", 3).eval().compiled_form()
+    network: Any = make_network("starling", 3).eval()
+    network = network.compiled_form()
     start = ef.random_disk(3, 20, seed=1)
     values = {}
     for margin in (1.0, 2.0):

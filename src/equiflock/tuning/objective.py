@@ -49,9 +49,9 @@ TOLERANCES: Mapping[str, float] = {
 }
 """The measures of a flight, each with a tolerance: smaller values count as 0, since they are not worth a search.
 
-All but `final_variance`, `residual` and `failures` are integrals over time, divided by the duration of the task, so a flight that
-has reached its end, such as a flock that has passed its obstacle, adds nothing from then on. A failed flight goes on:
-an agent that was left behind adds to the cost for as long as it is alone.
+All but `final_variance`, `residual` and `failures` are integrals over time, divided by the duration of the task, so a
+flight that has reached its end, such as a flock that has passed its obstacle, adds nothing from then on. A failed
+flight goes on: an agent that was left behind adds to the cost for as long as it is alone.
 
 detached: share of agents outside the largest component; a nearby obstacle is a node of the graph as in `UntilPassed`.
 variance: variance of the flock's velocities.

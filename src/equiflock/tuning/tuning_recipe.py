@@ -33,9 +33,10 @@ class Tuning:
     accelerations (default 1)."""
     measures: str = DEFAULT_MEASURES
     """Measures of flights, with weights: detached (share of agents outside the largest component), variance (of
-    velocities), final_variance (the same at the end), leaders (distance to their velocity), collisions (share of agents
-    closer than R_min to another), effort (accelerations), residual (accelerations in the last half second), failures (share of flights that fail), gap (distance between
-    the components of a disconnected flock), time (until the end is reached; the full duration if a flight fails)."""
+    velocities), final_variance (the same at the end), leaders (distance to their velocity), collisions (share of
+    agents closer than R_min to another), effort (accelerations), residual (accelerations in the last half second),
+    failures (share of flights that fail), gap (distance between the components of a disconnected flock), time (until
+    the end is reached; the full duration if a flight fails)."""
     search: SearchTarget = "weights"
     """Search all weights, or one gain per input of each layer: far fewer parameters, which need far fewer
     generations."""
