@@ -239,7 +239,7 @@ class TannerBounded(Tanner):
     """g in - g (v_i - aim), per second."""
     potential_gain: float = 0.1
     """p, factor on the sum of grad U."""
-    soft_speed: float = 0.1
+    soft_speed: float = 0.02
     """v_0: at a velocity error of u the velocity gain is g u / (u + v_0)."""
 
     gain_schedule: ClassVar[GainSchedule] = GainSchedule(period=0.02)
