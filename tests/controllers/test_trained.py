@@ -124,13 +124,27 @@ def test_starling_was_trained_and_then_tuned(seed: int) -> None:
     _, metadata = read_tensors(bundled_weights_path("starling", seed), FORMAT)
     recipe = ef.DAgger.from_settings(metadata["recipe"], "metadata")
     assert (recipe.controller, recipe.seed) == ("starling", seed)
-    assert recipe.expert == "tanner:attraction=0.75:aim=leaders:hold=450"
-    assert metadata["command"].startswith(f"equiflock tune runs/tuned/starling-{seed}/weights.safetensors")
-    assert metadata["tuning"]["heard"] == "velocity+leaving"
+    assert recipe.expert == "tanner-bounded"
+    assert recipe.longest_time_step == 0.05
+    assert metadata["command"].startswith(f"equiflock tune runs/starling/led/starling-{seed}/weights.safetensors")
     assert f"--seed {seed}" in metadata["command"]
     controller: Any = ef.load("starling", seed=seed)
     assert controller.architecture.near and isinstance(controller.orbit, ef.Orbit)
     assert controller.size == 2 * 656
+    assert controller.gain_schedule == ef.GainSchedule(0.02)
+    assert controller.longest_time_step == 0.05
+
+
+@pytest.mark.parametrize("time_step, agents", [(0.005, 12), (0.01, 100), (0.02, 25), (0.05, 5), (0.02, 400)])
+def test_starling_is_calm_at_the_rates_of_robots(time_step: float, agents: int) -> None:
+    start = ef.random_disk(6, agents, seed=2)
+    record = [ef.metrics.mean_acceleration_norm, ef.metrics.peak_acceleration_norm]
+    run = ef.simulate(start, ef.load("starling"), time_step=time_step, duration=4.0, keep_every=None, record=record)
+    assert np.median(ef.metrics.residual_acceleration(run)) < 0.5
+    # The paper's network oscillates from 0.02 s on.
+    if time_step == 0.02:
+        paper = ef.simulate(start, ef.load("etdagnn"), time_step=0.02, duration=4.0, keep_every=None, record=record)
+        assert np.median(ef.metrics.residual_acceleration(paper)) > 50.0
 
 
 @pytest.mark.slow

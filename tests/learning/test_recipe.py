@@ -156,3 +156,36 @@ def test_invalid_stored_recipes_are_refused(change: dict[str, Any], text: str) -
 def test_invalid_recipes_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.DAgger(**options)
+
+
+def test_each_flight_draws_its_time_step_from_a_range() -> None:
+    recipe = ef.DAgger(time_step="0.002-0.05", duration=2.0)
+    drawn = [recipe.draw_time_step(epoch) for epoch in range(400)]
+    assert drawn == [recipe.draw_time_step(epoch) for epoch in range(400)]
+    assert 0.002 <= min(drawn) < 0.003 and 0.04 < max(drawn) <= 0.05
+    # Log-uniform: half of them are below the geometric mean, the time step of validations.
+    assert recipe.middle_time_step == pytest.approx(0.01)
+    assert 0.4 < np.mean(np.array(drawn) < 0.01) < 0.6
+    assert recipe.longest_time_step == 0.05
+    assert ef.DAgger(seed=1, time_step="0.002-0.05").draw_time_step(0) != drawn[0]
+
+
+def test_a_recipe_with_one_time_step_flies_with_it() -> None:
+    recipe = ef.DAgger(time_step=0.02)
+    assert recipe.draw_time_step(3) == recipe.middle_time_step == recipe.longest_time_step == 0.02
+
+
+@pytest.mark.parametrize(
+    "settings, text",
+    [
+        ({"time_step": 0.0}, "time_step must be"),
+        ({"time_step": "0-0.05"}, "time_step must be"),
+        ({"time_step": "0.05-0.002"}, "time_step must be a range from low to high, 0.002-0.05; got '0.05-0.002'"),
+        ({"time_step": "0.01-3"}, r"duration must be at least one time step \(3 s\); got 2"),
+        ({"time_step": "fast"}, "time_step must be a number, or a range"),
+        ({"gain_margin": 0.0}, "gain_margin must be"),
+    ],
+)
+def test_wrong_time_steps_raise_one_line(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ef.InputError, match=text):
+        ef.DAgger(**settings)

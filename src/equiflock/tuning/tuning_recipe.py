@@ -52,6 +52,9 @@ class Tuning:
     last_layer_scale: float = 1.0
     """Factor on the last layer of the initial weights near obstacles: below 1, agents near obstacles accelerate less.
     Requires --near."""
+    gain_period: float | None = None
+    """gain_period of the tuned weights and of all flights, such as 0.024; default: that of the initial weights. A longer
+    one is a larger gain. Requires a network with a gain schedule."""
     initial_orbit: str = ""
     """Initial parameters of the orbit technique, such as gravity_break=0.56:near=1.2; the others are those of the
     weights, or the paper's."""
@@ -92,6 +95,8 @@ class Tuning:
         parse_measures(self.measures)
         self.make_initial_orbit(None)  # raises InputError if initial_orbit is invalid
         check_positive("last_layer_scale", self.last_layer_scale)
+        if self.gain_period is not None:
+            check_positive("gain_period", self.gain_period)
         if (self.near_from or self.last_layer_scale != 1.0) and not self.near:
             raise InputError("near_from and last_layer_scale require near")
         if self.near and not self.has_obstacles:
