@@ -53,8 +53,8 @@ class Tuning:
     """Factor on the last layer of the initial weights near obstacles: below 1, agents near obstacles accelerate less.
     Requires --near."""
     gain_period: float | None = None
-    """gain_period of the tuned weights and of all flights, such as 0.024; default: that of the initial weights. A longer
-    one is a larger gain. Requires a network with a gain schedule."""
+    """gain_period of the tuned weights and of all flights, such as 0.024; default: that of the initial weights. A
+    longer one is a larger gain. Requires a network with a gain schedule."""
     initial_orbit: str = ""
     """Initial parameters of the orbit technique, such as gravity_break=0.56:near=1.2; the others are those of the
     weights, or the paper's."""
