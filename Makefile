@@ -123,7 +123,7 @@ baseline: $(READY)  ## train and tune the paper's etdagnn by starling's recipe, 
 		$(BIN)/equiflock train --controller etdagnn:gain_period=0.02 $(OPEN) --seeds 0-4 --workers 2 --out $(RUNS)/baseline
 	set -e; for seed in 0 1 2 3 4; do \
 		$(BIN)/equiflock tune $(RUNS)/baseline/etdagnn-$$seed/weights.safetensors --initial-orbit gravity_break=0.577:near=1.08:slow=0.105 \
-			--tasks '$(LED_TASKS)+0.4*obstacles:sides=48:flocks=4:duration=14+1*obstacles:sides=96:flocks=8:duration=14' \
+			--gain-period 0.024 --tasks '$(LED_TASKS)+0.4*obstacles:sides=48:flocks=4:duration=14+1*obstacles:sides=96:flocks=8:duration=14' \
 			--measures '$(LED_MEASURES)+1*failures+0.5*time' $(LED) --seed $$seed --out $(RUNS)/tuned/etdagnn-$$seed; \
 	done
 

@@ -6,7 +6,7 @@ python benchmarks/starling.py --out FILE.md      # also write the tables to a fi
 
 Every number is a median over the seeds of a network and the test flocks, or a share of them, with its 95% interval. The
 flocks are those of `equiflock reproduce`. Results are stored in runs/controller; an interrupted comparison continues
-from there. `make starling` trains the row "etdagnn, starling's recipe" first.
+from there. The row "etdagnn, starling's recipe" is shown once `make baseline` has trained it.
 """
 
 from __future__ import annotations
@@ -211,7 +211,10 @@ def list_seeds(*names: str) -> dict[str, list[tuple[str, int | None]]]:
     rows: dict[str, list[tuple[str, int | None]]] = {}
     for name in names:
         if name == FAIR:
-            rows[FAIR] = [(FAIR_WEIGHTS.format(seed=seed), None) for seed in range(SEEDS)]
+            paths = [FAIR_WEIGHTS.format(seed=seed) for seed in range(SEEDS)]
+            # Without `make baseline` the row is left out.
+            if all(Path(path).exists() for path in paths):
+                rows[FAIR] = [(path, None) for path in paths]
         else:
             rows[f"`{name}`"] = [(name, seed) for seed in (range(SEEDS) if has_open_seed(name) else [None])]
     return rows

@@ -226,6 +226,13 @@ def test_weights_near_obstacles_may_start_scaled_and_as_those_of_another_network
     assert run.config["from"]["near"] == compute_file_checksum(other)
 
 
+def test_tuned_weights_may_have_another_gain_period(tmp_path: Path) -> None:
+    run = small(tmp_path / "run", "starling", search="gains", tasks=FLOCKING, gain_period=0.03)
+    tuned(run)
+    assert loaded(tmp_path / "start.safetensors").gain_schedule.period == 0.02
+    assert loaded(run.weights).gain_schedule == ef.GainSchedule(0.03)
+
+
 def test_the_orbit_starts_with_the_given_parameters(tmp_path: Path) -> None:
     run = small(tmp_path / "run", initial_orbit="gravity_break=0.6:slow=0.2")
     assert run.genome.decode(run.genome.initial_vector).orbit == ef.Orbit(gravity_break=0.6, slow=0.2)
@@ -245,6 +252,8 @@ def test_the_orbit_starts_with_the_given_parameters(tmp_path: Path) -> None:
         ({"gain_features": "velocity"}, "gain_features requires search=gains; got search=weights"),
         ({"last_layer_scale": 0.5}, "near_from and last_layer_scale require near"),
         ({"last_layer_scale": 0.0}, "last_layer_scale must be a finite number above 0; got 0"),
+        ({"gain_period": 0.0}, "gain_period must be"),
+        ({"gain_period": 0.03}, "gain_period requires a network with a gain schedule; etdagnn has none"),
     ],
 )
 def test_invalid_searches_are_refused(options: dict[str, Any], text: str, tmp_path: Path) -> None:
