@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,9 @@ WORKERS = os.cpu_count() or 1
 FLOCKS, SEEDS = 50, 5
 EXPERTS = ("tanner", "tanner-bounded")
 LAWS = ("tanner-dynamic", "reynolds", "cucker-smale-local", "bonding-local")
-# The paper's network, trained and tuned by starling's recipe.
+# The paper's network, trained by starling's command, with starling's parameters of the orbit technique.
 FAIR = "etdagnn, starling's recipe"
-FAIR_WEIGHTS = "runs/starling/tuned/etdagnn-{seed}/weights.safetensors"
+FAIR_WEIGHTS = "runs/starling/baseline/etdagnn-{seed}/weights.safetensors"
 # A lossy, late radio and a limited body.
 HARD = {"packet_loss": 0.2, "delay": 1, "max_acceleration": 30.0}
 
@@ -86,6 +86,8 @@ class FlightsJob:
         column = self.flights
         scenario = make_scenario(column.scenario, flocks=column.flocks)
         controller: Any = load_with_seed(self.controller, self.seed)
+        if self.row == FAIR:
+            controller = replace(controller, orbit=load_with_seed("starling", self.seed).orbit)  # type: ignore[union-attr]
         if column.gain_factor != 1.0:
             controller = controller.scale_output(compute_gain(controller, column.time_step) * column.gain_factor)
         record = [metrics.velocity_variance, metrics.minimum_separation, metrics.mean_acceleration_norm]
@@ -214,7 +216,7 @@ def list_seeds(*names: str) -> dict[str, list[tuple[str, int | None]]]:
             paths = [FAIR_WEIGHTS.format(seed=seed) for seed in range(SEEDS)]
             # Without `make baseline` the row is left out.
             if all(Path(path).exists() for path in paths):
-                rows[FAIR] = [(path, None) for path in paths]
+                rows[FAIR] = list(zip(paths, range(SEEDS), strict=True))
         else:
             rows[f"`{name}`"] = [(name, seed) for seed in (range(SEEDS) if has_open_seed(name) else [None])]
     return rows
