@@ -26,7 +26,7 @@ from equiflock._runtime.jobs import read_results
 from equiflock.controllers.gain_schedule import compute_gain
 from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.evaluation.flight_statistics import format_estimate, summarize_flights
+from equiflock.evaluation.flight_statistics import format_estimate, is_share, summarize_flights
 from equiflock.evaluation.job_weights import compute_weights_checksum, load_with_seed
 from equiflock.scenarios import make_scenario
 from equiflock.scenarios.registry import find_failed_flights
@@ -175,7 +175,7 @@ class Table:
         """Return a number and its interval; bold if it is better than those of all others that a swarm can run."""
         own = cells[row, column]
         others = [cells[other, column] for other in self.rows if other != row and not _is_expert(other)]
-        text = format_estimate(own) or "-"
+        text = _format_estimate(own)
         if _is_expert(row) or not others or own.n == 0:
             return text
         is_best = all(
@@ -188,6 +188,17 @@ class Table:
             for other in others
         )
         return f"**{text}**" if is_best else text
+
+
+def _format_estimate(row: Any) -> str:
+    """Return value and interval of a row of `summarize_flights` with two figures; "-" if there are no flocks."""
+    if row.n == 0:
+        return "-"
+    if is_share(row.metric):
+        return format_estimate(row)
+    numbers = row.median, row.interval_low, row.interval_high
+    value, low, high = (f"{number:.2g}" if number < 100 else f"{number:.0f}" for number in numbers)
+    return value if low == value == high else f"{value} ({low}, {high})"
 
 
 TITLES = {
