@@ -360,7 +360,7 @@ def test_an_unknown_controller_without_a_close_name_gets_no_suggestion(capsys: p
 
 def test_errors_on_unknown_names_are_short(capsys: pytest.CaptureFixture[str]) -> None:
     text = failure(capsys, "simulate", "--controller", "nosuch")
-    assert "and 18 more (equiflock.controller_names() lists all), or a controller that you registered" in text
+    assert "and 19 more (equiflock.controller_names() lists all), or a controller that you registered" in text
     assert "has no option 'nosuch'; it has agents, " in failure(capsys, "simulate", "--scenario", "flocking:nosuch=1")
     for name in ("x" * 5000, "\0"):
         assert len(failure(capsys, "simulate", "--controller", name)) < 400

@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from equiflock._runtime import threads
-from equiflock._runtime.checks import InputError
+from equiflock._runtime.checks import InputError, TimeStepWarning
 from equiflock._runtime.imports import require_torch
 from equiflock.bodies import DoubleIntegrator, Unicycle, body, body_names, make_body
 from equiflock.controllers import controller, controller_names, load, load_module, save
@@ -77,6 +77,7 @@ __all__ = [
     "Role",
     "Senses",
     "StatefulBody",
+    "TimeStepWarning",
     "Trajectory",
     "Unicycle",
     "UntilDisconnected",

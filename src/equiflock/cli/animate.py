@@ -17,6 +17,7 @@ from equiflock.cli.shared_options import (
     ScenarioOptionsArgument,
     build_scenario,
     report_duration,
+    warn_about_flight,
 )
 from equiflock.cli.terminal import PREPARING_TEXT, out, progress
 from equiflock.controllers import load
@@ -86,4 +87,6 @@ class Animate:
         duration = report_duration(scenario.duration if self.duration is None else self.duration, self.time_step)
         config = {"controller": self.controller, **scenario_to_dict(scenario)}
         start = run_interruptibly(scenario.draw)
-        return fly(scenario, start, load(self.controller), self.time_step, duration, config=config)
+        controller = load(self.controller)
+        warn_about_flight(scenario, controller, self.time_step)
+        return fly(scenario, start, controller, self.time_step, duration, config=config)

@@ -123,9 +123,19 @@ def warn_about_flight(scenario: Scenario, controller: object, time_step: float) 
 
     Also print one if the time step is longer than those of the controller's training.
     """
-    for text in describe_disagreement(scenario, controller), describe_long_time_step(controller, time_step):
-        if text is not None:
-            err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    _print_warning(describe_disagreement(scenario, controller))
+    warn_about_time_step(controller, time_step)
+
+
+def warn_about_time_step(controller: object, time_step: float) -> None:
+    """Print a warning if the time step is longer than those of the controller's training."""
+    _print_warning(describe_long_time_step(controller, time_step))
+
+
+def _print_warning(text: str | None) -> None:
+    """Print a warning in one line; nothing for None."""
+    if text is not None:
+        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def _is_plain(hint: Any) -> bool:

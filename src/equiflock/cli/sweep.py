@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING
 from equiflock._runtime.checks import InputError, check_choice, check_count
 from equiflock.cli.jobs import WorkerOptions, try_controller
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
-from equiflock.cli.shared_options import EnvironmentAxes, EnvironmentAxesArgument, report_duration
+from equiflock.cli.shared_options import (
+    EnvironmentAxes,
+    EnvironmentAxesArgument,
+    report_duration,
+    warn_about_time_step,
+)
 from equiflock.cli.terminal import out, parse_floats, parse_integers, print_column_blocks, print_paths
+from equiflock.controllers import load
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.learning.recipe import EXPERT, DAgger
 from equiflock.scenarios import RandomDisk
@@ -92,6 +98,7 @@ class Sweep(WorkerOptions):
         environments = self.environment.build()
         for name in controllers:
             self._check_controller(name)
+            warn_about_time_step(load(name), self.time_step)
         # Try each body once, too.
         for body in {repr(environment.body): environment.body for _, environment in environments}.values():
             try_controller(RandomDisk(1, 10).draw(), EXPERT, body=body)

@@ -108,6 +108,9 @@ def controller(
     if senses is not None and not isinstance(senses, Senses):
         raise InputError(f"senses must be Senses(...) or equiflock.paper_senses(...); got {shorten_repr(senses)}")
 
+    if gain_schedule is not None and not isinstance(gain_schedule, GainSchedule):
+        raise InputError(f"gain_schedule must be an equiflock.GainSchedule; got {shorten_repr(gain_schedule)}")
+
     def add(definition: Definition) -> Definition:
         if not callable(definition):
             raise InputError(f"a controller must be a function or a class; got {shorten_repr(definition)}")

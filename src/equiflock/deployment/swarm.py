@@ -78,7 +78,7 @@ class Deployment:
 
     agent: AgentKind = "numpy"
     time_step: float = 0.01
-    """dt, in seconds of flight: the sampling period that robots pass to controllers with a gain schedule."""
+    """dt, in seconds of flight."""
     steps: int = 200
     environment: Environment = DEFAULT_ENVIRONMENT
     """Radio and body; its failures are the agents whose processes are killed."""

@@ -107,6 +107,10 @@ class Candidate(NamedTuple):
     """Successful flocks with more packet loss and latency; None if it was not among the finalists."""
 
 
+TIE_SHARE = 0.95
+"""Time scales with this share of the most successes count as equally good: a flock or two decide by chance."""
+
+
 @dataclass(frozen=True)
 class RobotFit:
     """A controller in a robot's metres and seconds, with the margins that its flights leave."""
@@ -139,13 +143,13 @@ class RobotFit:
     @property
     def load_call(self) -> str:
         """The Python call that loads the controller."""
-        units = f"comm_radius={self.robot.comm_radius:g}, time_scale={self.time_scale:g}"
+        units = f"comm_radius={self.robot.comm_radius!r}, time_scale={self.time_scale:g}"
         return f'ef.load("{self.controller_name}", {units})'
 
     @property
     def export_command(self) -> str:
         """The command that exports the controller as a C header."""
-        units = f"comm_radius={self.robot.comm_radius:g}:time_scale={self.time_scale:g}"
+        units = f"comm_radius={self.robot.comm_radius!r}:time_scale={self.time_scale:g}"
         space = " --dimensions 3" if self.robot.dimensions == 3 else ""
         return f"equiflock export {self.controller_name}:{units}{space} --out robot.h"
 
@@ -427,13 +431,13 @@ class _Fitter:
 
 
 def _choose_time_scale(candidates: list[Candidate]) -> float:
-    """Return the time scale of the finalist with the most successes; of equal ones the middle, far from failures."""
+    """Return the middle of the finalists whose successes are within 5% of the most, which is far from failures."""
     totals = {
         each.time_scale: each.successes + each.stress_successes
         for each in candidates
         if each.stress_successes is not None
     }
-    best = sorted(tau for tau, total in totals.items() if total == max(totals.values()))
+    best = sorted(tau for tau, total in totals.items() if total >= TIE_SHARE * max(totals.values()))
     return best[(len(best) - 1) // 2]
 
 
@@ -524,7 +528,7 @@ def _make_speed_demand(robot: Robot, name: str, results: FlockResults) -> Demand
 
 
 def _make_margin_demand(name: str, required: float, margin: Margin, factor: float, unit: str) -> Demand:
-    """Return the demand that a margin is at least the required value; 0 demands nothing."""
-    met = required == 0.0 or (margin.value is not None and margin.value >= required)
+    """Return the demand that a margin is at least the required value."""
+    met = margin.value is not None and margin.value >= required
     text = f"{_format_margin(margin, factor, unit)}; needed {factor * required:.3g}{unit}"
     return Demand(name, required, margin.value, met, text)

@@ -16,6 +16,7 @@ from torch import nn
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock._runtime.threads import use_one_thread
+from equiflock.controllers.gain_schedule import compute_gain
 from equiflock.controllers.loading import make_network, select_network_options
 from equiflock.learning.dagger import DivergedError, seed_torch
 from equiflock.learning.fast_forward import FastForwardData, Split
@@ -72,6 +73,8 @@ class Cloner:
                 f"{data.recipe.hop_mean}'s: make the data with FastForward(hop_mean={self.senses.hop_mean!r})"
             )
         data.find_array_name(self.senses.channels)
+        # A flight multiplies the output by this gain.
+        self._gain = compute_gain(network, data.recipe.time_step)
         self.learner = make_learner(network, recipe.learning_rate)
         self.loss = ScoringLoss(recipe.loss_scale)
         # b is trained together with the weights, by a separate Adam.
@@ -119,10 +122,10 @@ class Cloner:
     def _pack_tuples(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
     ) -> Tuples:
-        """Return a copy of the tuples in the memory layout of the learner."""
+        """Return a copy of the tuples in the memory layout of the learner, with targets divided by the gain."""
         T, N, D = targets.shape
         buffer = ReplayBuffer(T, N, D, self.learner)
-        buffer.add(observations, targets)
+        buffer.add(observations, targets / np.float32(self._gain))
         return buffer.tuples
 
     def _weight_errors(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:

@@ -51,7 +51,7 @@ class Mixture:
         self.target: NDArray[Any] | None = None
         self.expert = apply_gain_schedule(expert, time_step)
         self._call_expert, _ = make_decision_function(self.expert, time_step)
-        # The student learns the same accelerations whatever the latency, with which only its flights are gentler.
+        # Targets do not depend on the latency; only the student's flown gain does.
         self.student_gain = compute_gain(student, time_step)
         flown_gain = compute_gain(student, time_step, latency) * gain_margin
         # The compiled form, if any, is a snapshot of the current weights.

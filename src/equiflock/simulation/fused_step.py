@@ -21,7 +21,7 @@ from equiflock._runtime.jit import Array, Index, as_read_only_array, kernel
 from equiflock._runtime.threads import AGENTS_PER_THREAD, MAX_SMALL_FLOCK
 from equiflock.bodies import DoubleIntegrator
 from equiflock.bodies.double_integrator import advance_agents
-from equiflock.controllers.classical.tanner import EMPTY, Tanner, TannerBounded, compute_tanner
+from equiflock.controllers.classical.tanner import EMPTY, Tanner, compute_tanner
 from equiflock.controllers.networks.compiled import CompiledNetwork, evaluate_network
 from equiflock.flock import FOLLOWER, Flock, Observations
 from equiflock.observations.aggregation import DelayedAggregation
@@ -78,7 +78,7 @@ def can_fuse(sensing: object, network: object, body: object) -> bool:
 def can_fuse_expert(part: ExpertPart) -> bool:
     """Return whether the expert is `Tanner` with a cut-off potential, and observes what it declares, without delay."""
     # A potential that is not cut off is a sum over all pairs, which is not fused.
-    if type(part.expert) not in (Tanner, TannerBounded) or not part.expert.cut_off:
+    if type(part.expert) is not Tanner or not part.expert.cut_off:
         return False
     if type(part.sensing) is not DelayedAggregation:
         return False

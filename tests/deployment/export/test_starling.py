@@ -33,7 +33,7 @@ ORBIT = ef.Orbit(gravity_break=0.4, near=1.7, slow=0.6)
 
 def starling(near: bool = True, seed: int = 0, **options: Any) -> Any:
     """A starling whose weights, and those near obstacles, are all random: each has a say in what is done."""
-    network: Any = make_network("starling", near=near, **options)
+    network: Any = make_network("starling", near=near, **{"gain_period": None, **options})
     chance = torch.Generator().manual_seed(seed)
     for parameter in network.parameters():
         parameter.data = 0.4 * torch.randn(parameter.shape, generator=chance)

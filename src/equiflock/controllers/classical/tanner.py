@@ -244,6 +244,11 @@ class TannerBounded(Tanner):
 
     gain_schedule: ClassVar[GainSchedule] = GainSchedule(period=0.02)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.velocity_gain is None:
+            raise InputError("velocity_gain of tanner-bounded must be a number; for the paper's gain N use tanner")
+
 
 @controller("tanner-dynamic")
 @dataclass(frozen=True)

@@ -147,7 +147,8 @@ class _BaseNetwork(nn.Module):
         """Return the compiled network with a copy of the present weights; None for a subclass or a modified network."""
         if type(self) not in (TDAGNN, ETDAGNN) or not _is_unmodified(self):
             return None
-        return CompiledNetwork(self.architecture, collect_tensors(self), getattr(self, "orbit", None))
+        orbit, longest = getattr(self, "orbit", None), getattr(self, "longest_time_step", None)
+        return CompiledNetwork(self.architecture, collect_tensors(self), orbit, longest)
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
         """Write the weights as safetensors, atomically, with the metadata to load them and `extra`; return the path."""
@@ -248,7 +249,7 @@ def as_module(network: Any) -> Any:
         return network
     module = build_module(network.architecture)
     module.load_state_dict({name: torch.from_numpy(tensor.copy()) for name, tensor in network.tensors.items()})
-    module.orbit = network.orbit  # type: ignore[assignment]
+    module.orbit, module.longest_time_step = network.orbit, network.longest_time_step  # type: ignore[assignment]
     return module.eval()
 
 

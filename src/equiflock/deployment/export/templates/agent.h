@@ -23,7 +23,7 @@
  * The controller's unit of length is @length@ of the robots' units, its second @time@ of their seconds.
 /*scaled]*/
 /*[schedule*/
- * `period` is the time between two steps in seconds of the robot, to which the controller adapts its gain.
+ * `period` sets the gain: the time between two steps, in seconds of the robot, plus the usual delay of messages.
 /*schedule]*/
 /*[longest_period*/
  * Its training had periods of up to @NAME@_LONGEST_PERIOD; at longer ones the flock may oscillate.
@@ -105,8 +105,8 @@ typedef struct {
 static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t group)
 /*constant_gain]*/
 /*[schedule*/
-/* Initialise an agent: step 0, no neighbours, observations zero. `period` is the time between two steps in seconds; if
- * it is not positive and finite, `end` returns -1 and a zero acceleration at every step. */
+/* Initialise an agent: step 0, no neighbours, observations zero. `period` is the time between two steps plus the delay
+ * of messages; if it is not positive and finite, `end` returns -1 and a zero acceleration at every step. */
 static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t group, float period)
 /*schedule]*/
 {
