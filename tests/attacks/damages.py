@@ -40,7 +40,7 @@ from tests.damage import DAMAGES
 from tests.learning.small import small
 from tests.tuning.small import FLOCKING, tuned
 
-SMALL_FLIGHTS = ("--flocks", "2", "--time-step", "0.02", "--duration", "0.1", "--workers", "1", "--out", "run")
+SMALL_FLIGHTS = ("--flocks", "2", "--time-step", "0.01", "--duration", "0.05", "--workers", "1", "--out", "run")
 
 
 class Target:

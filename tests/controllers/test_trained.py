@@ -136,7 +136,7 @@ def test_starling_was_trained_and_then_tuned(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "time_step, agents", [(0.005, 50), (0.01, 12), (0.01, 100), (0.02, 25), (0.03, 400), (0.05, 5)]
+    ("time_step", "agents"), [(0.005, 50), (0.01, 12), (0.01, 100), (0.02, 25), (0.03, 400), (0.05, 5)]
 )
 def test_starling_is_calm_at_the_rates_of_robots(time_step: float, agents: int) -> None:
     start = ef.random_disk(6, agents, seed=2)
