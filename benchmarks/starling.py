@@ -38,7 +38,6 @@ FOLDER = Path("runs/controller")
 WORKERS = os.cpu_count() or 1
 FLOCKS, SEEDS = 50, 5
 EXPERTS = ("tanner", "tanner-bounded")
-LAWS = ("tanner-dynamic", "reynolds", "cucker-smale-local", "bonding-local")
 # The paper's network, trained by starling's command, with starling's parameters of the orbit technique.
 FAIR = "etdagnn, starling's recipe"
 FAIR_WEIGHTS = "runs/starling/baseline/etdagnn-{seed}/weights.safetensors"
@@ -234,8 +233,7 @@ def list_seeds(*names: str) -> dict[str, list[tuple[str, int | None]]]:
 
 
 NETWORKS = (*PAPER_NETWORKS, FAIR, "starling")
-DECENTRALIZED = list_seeds(*LAWS, *NETWORKS)
-ALL_CONTROLLERS = list_seeds(*EXPERTS) | DECENTRALIZED
+ALL_CONTROLLERS = list_seeds(*EXPERTS, "reynolds", "tdagnn-tf", "tdagnn-tf-mean", "etdagnn", FAIR, "starling")
 RATED = list_seeds("tanner-bounded", "etdagnn", FAIR, "starling")
 SIZES, TIME_STEPS = (5, 12, 25, 50, 100, 400, 1600), (0.005, 0.01, 0.02, 0.03, 0.05)
 
@@ -245,21 +243,23 @@ def _count_flocks(agents: int) -> int:
     return {400: 20, 1600: 10}.get(agents, FLOCKS)
 
 
-def _make_sizes(time_step: float, gain_factor: float = 1.0, **environment: float) -> dict[str, Column]:
+def _make_sizes(
+    time_step: float, gain_factor: float = 1.0, sizes: tuple[int, ...] = SIZES, **environment: float
+) -> dict[str, Column]:
     """Return a column per flock size, for flights of 4 s."""
     options = tuple(environment.items())
     return {
         f"N = {agents:,}": Column(
             f"flocking:agents={agents}", time_step, 4.0, _count_flocks(agents), options, gain_factor
         )
-        for agents in SIZES
+        for agents in sizes
     }
 
 
 TABLES = {
     "sizes": Table(
         "Flocks of N agents after 2 s, 0.001 s per step",
-        {f"N = {n}": Column(f"flocking:agents={n}", 1e-3, 2.0) for n in (50, 100, 200, 400, 800)},
+        {f"N = {n}": Column(f"flocking:agents={n}", 1e-3, 2.0, 20 if n == 800 else FLOCKS) for n in (50, 100, 200, 400, 800)},
         ("variance", "early_variance"), ALL_CONTROLLERS,
     ),
     "densities": Table(
@@ -272,8 +272,12 @@ TABLES = {
             f"Sampled every {time_step:g} s, after 4 s",
             _make_sizes(time_step), ("residual", "connected_variance", "disconnected", "peak"), RATED,
         )
-        for time_step in (0.001, *TIME_STEPS)
+        for time_step in TIME_STEPS
     },
+    "paper-step": Table(
+        "Sampled every 0.001 s, after 4 s",
+        _make_sizes(0.001, sizes=(5, 12, 25, 50, 100)), ("disconnected",), list_seeds("etdagnn", "starling"),
+    ),
     "margin": Table(
         "starling with its gain times a factor, sampled every 0.02 s: residual acceleration after 4 s",
         {
@@ -290,7 +294,7 @@ TABLES = {
     ),
     "leaders": Table(
         "Led by two, after 3 s, 0.001 s per step",
-        {"leaders": Column("leaders", 1e-3, 3.0)}, ("MLVD", "disconnected"), DECENTRALIZED,
+        {"leaders": Column("leaders", 1e-3, 3.0)}, ("MLVD", "disconnected"), list_seeds("reynolds", *NETWORKS),
     ),
     "led": Table(
         "Led by two, after 3 s, 500 flocks",
@@ -301,7 +305,7 @@ TABLES = {
         "Flights past an obstacle that fail, 0.01 s per step",
         {f"{sides} sides": Column(f"obstacles:sides={sides}", 1e-2, 20.0) for sides in (12, 24, 48)}
         | {"96 sides, 200 flocks": Column("obstacles:sides=96", 1e-2, 20.0, 200)},
-        ("failed",), DECENTRALIZED,
+        ("failed",), list_seeds("reynolds", "tdagnn-tf", "tdagnn-tf-mean", "etdagnn", FAIR, "starling"),
     ),
     "long": Table(
         "After 60 s, 0.01 s per step",
