@@ -259,7 +259,10 @@ def _make_sizes(
 TABLES = {
     "sizes": Table(
         "Flocks of N agents after 2 s, 0.001 s per step",
-        {f"N = {n}": Column(f"flocking:agents={n}", 1e-3, 2.0, 20 if n == 800 else FLOCKS) for n in (50, 100, 200, 400, 800)},
+        {
+            f"N = {n}": Column(f"flocking:agents={n}", 1e-3, 2.0, 20 if n == 800 else FLOCKS)
+            for n in (50, 100, 200, 400, 800)
+        },
         ("variance", "early_variance"), ALL_CONTROLLERS,
     ),
     "densities": Table(
