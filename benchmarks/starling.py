@@ -293,7 +293,7 @@ TABLES = {
     ),
     "environment": Table(
         "Sampled every 0.02 s, 20% packet loss, one step of delay, |a| <= 30, after 4 s",
-        _make_sizes(0.02, **HARD), ("residual", "connected_variance", "disconnected"), RATED,
+        _make_sizes(0.02, 1.0, SIZES, **HARD), ("residual", "connected_variance", "disconnected"), RATED,
     ),
     "leaders": Table(
         "Led by two, after 3 s, 0.001 s per step",
