@@ -143,13 +143,13 @@ class RobotFit:
     @property
     def load_call(self) -> str:
         """The Python call that loads the controller."""
-        units = f"comm_radius={self.robot.comm_radius!r}, time_scale={self.time_scale:g}"
+        units = f"comm_radius={_format_exactly(self.robot.comm_radius)}, time_scale={self.time_scale:g}"
         return f'ef.load("{self.controller_name}", {units})'
 
     @property
     def export_command(self) -> str:
         """The command that exports the controller as a C header."""
-        units = f"comm_radius={self.robot.comm_radius!r}:time_scale={self.time_scale:g}"
+        units = f"comm_radius={_format_exactly(self.robot.comm_radius)}:time_scale={self.time_scale:g}"
         space = " --dimensions 3" if self.robot.dimensions == 3 else ""
         return f"equiflock export {self.controller_name}:{units}{space} --out robot.h"
 
@@ -213,6 +213,11 @@ class RobotFit:
             "export": self.export_command,
             "sampling_period": self.sampling_period,
         }
+
+
+def _format_exactly(number: float) -> str:
+    """Return the shortest text of exactly this number: 3 for 3.0."""
+    return repr(number).removesuffix(".0")
 
 
 def _format_margin(margin: Margin, factor: float, unit: str) -> str:
@@ -528,7 +533,8 @@ def _make_speed_demand(robot: Robot, name: str, results: FlockResults) -> Demand
 
 
 def _make_margin_demand(name: str, required: float, margin: Margin, factor: float, unit: str) -> Demand:
-    """Return the demand that a margin is at least the required value."""
-    met = margin.value is not None and margin.value >= required
-    text = f"{_format_margin(margin, factor, unit)}; needed {factor * required:.3g}{unit}"
+    """Return the demand that a margin is at least the required value; 0 demands nothing."""
+    met = required == 0.0 or (margin.value is not None and margin.value >= required)
+    needed = f"needed {factor * required:.3g}{unit}" if required else "none is needed"
+    text = f"{_format_margin(margin, factor, unit)}; {needed}"
     return Demand(name, required, margin.value, met, text)
