@@ -149,7 +149,7 @@ def test_an_invalid_period_gives_no_acceleration_in_c_and_an_error_in_numpy(peri
     assert any(end_of_one_step(CompiledAgent(library, 0, 0, 0.02), CompiledAgent(library, 1, 0, 0.02)))
     ef.export(controller, tmp_path / "agent.npz")
     agent_class = import_agent_class(tmp_path / "agent.py")
-    with pytest.raises(ValueError, match="period must be the time between two steps in seconds, positive; got"):
+    with pytest.raises(ValueError, match="period must be a positive number of seconds; got"):
         agent_class(0, period=period)
 
 
