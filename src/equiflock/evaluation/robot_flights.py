@@ -40,7 +40,7 @@ SAFE_SEPARATION = 0.05
 REQUIRED_SHARE = 0.95
 """Share of flocks that must stay connected, calm and apart."""
 START_RANGE = 0.8
-"""Range within which flocks are connected at the start, in communication radii: nobody begins at the edge of range."""
+"""Range within which flocks are connected at the start, in communication radii: no link is near the edge of range."""
 START_SEPARATION = 0.1
 """Least distance of two agents at the start, in communication radii."""
 SETTLING_UNITS = 5.0
