@@ -101,7 +101,7 @@ THEN := --tasks '0.4*obstacles:sides=24:flocks=4:duration=14+0.4*obstacles:sides
 	--sigma 0.05 --validate-every 2 --validation-flocks 60 --generations 4 $(COURSES)
 RUNS := runs/starling
 TRAINED := src/equiflock/controllers/trained
-starling: $(READY)  ## train and tune the weights of starling again (about 30 minutes on 2 cores)
+starling: $(READY)  ## train and tune the weights of starling again (estimated: 30 minutes on 2 cores)
 	test -d $(RUNS)/soft && $(BIN)/equiflock train --resume $(RUNS)/soft || $(BIN)/equiflock train $(SOFT) --out $(RUNS)/soft
 	test -d $(RUNS)/open && $(BIN)/equiflock train --resume $(RUNS)/open --workers 2 || \
 		$(BIN)/equiflock train --controller starling $(OPEN) --seeds 0-4 --workers 2 --out $(RUNS)/open
