@@ -123,5 +123,22 @@ def test_gains_of_some_features_alone_leave_all_other_inputs_as_they_are() -> No
         Genome(network, tunes_orbit=False, search_target="gains", gain_features=("wings",))
     network.layers[1].weight.data[:, 6] = 0.0
     for other, name in ((network, "leaving"), (make_network("tdagnn"), "velocity")):
-        with pytest.raises(InputError, match="gain_features must name features for which an equivariant network has"):
+        with pytest.raises(InputError, match="gains of channels need an equivariant network with weights for them"):
             Genome(other, tunes_orbit=False, search_target="gains", gain_features=(name,))
+
+
+def test_a_gain_per_channel_is_common_to_all_hops_and_leaves_other_layers_as_they_are() -> None:
+    network: Any = make_network("starling", seed=2)
+    genome = Genome(network, tunes_orbit=False, search_target="channels")
+    assert genome.size == 8
+    vector = genome.initial_vector
+    vector[2] = -0.25
+    moved, begun = genome.decode(vector).weights, collect_tensors(network)
+    expected = begun["layers.1.weight"].copy()
+    expected[:, 2] *= 0.75
+    assert np.array_equal(moved["layers.1.weight"], expected)
+    assert all(np.array_equal(moved[name], begun[name]) for name in begun if name != "layers.1.weight")
+    some = Genome(network, tunes_orbit=False, search_target="channels", gain_features=("velocity", "leaving"))
+    assert some.size == 3
+    with pytest.raises(InputError, match="gains of channels need an equivariant network with weights for them"):
+        Genome(make_network("tdagnn"), tunes_orbit=False, search_target="channels")

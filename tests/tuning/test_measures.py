@@ -167,6 +167,15 @@ def test_the_cost_weighs_measures_and_tasks_relative_to_the_initial_weights() ->
         compute_cost(begun, begun, begun, tasks, {"failures": 1.0})
 
 
+def test_peak_is_the_largest_acceleration_at_the_measurements() -> None:
+    network: Any = make_network("starling", 3).eval().compiled_form()
+    start = ef.random_disk(3, 20, seed=1)
+    task = Task(1.0, "flocking", 0.1, 0.01)
+    peak = measure_flight(task.build_scenario(3, 0, ""), start, network, None, task, 0.02)["peak"]
+    run = ef.simulate(start, network, time_step=0.01, duration=0.11)
+    assert peak == pytest.approx(ef.metrics.peak_acceleration_norm(run)[::2].max(axis=0).mean())
+
+
 def test_residual_is_the_acceleration_at_the_end_and_grows_with_the_gain() -> None:
     network: Any = make_network("starling", 3).eval()
     network = network.compiled_form()

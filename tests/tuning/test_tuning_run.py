@@ -226,11 +226,11 @@ def test_weights_near_obstacles_may_start_scaled_and_as_those_of_another_network
     assert run.config["from"]["near"] == compute_file_checksum(other)
 
 
-def test_tuned_weights_may_have_another_gain_period(tmp_path: Path) -> None:
-    run = small(tmp_path / "run", "starling", search="gains", tasks=FLOCKING, gain_period=0.03)
+def test_tuned_weights_may_have_another_gain_schedule(tmp_path: Path) -> None:
+    run = small(tmp_path / "run", "starling", search="channels", tasks=FLOCKING, gain_period=0.03, largest_gain=4.0)
     tuned(run)
-    assert loaded(tmp_path / "start.safetensors").gain_schedule.period == 0.02
-    assert loaded(run.weights).gain_schedule == ef.GainSchedule(0.03)
+    assert loaded(tmp_path / "start.safetensors").gain_schedule == ef.GainSchedule(0.02, 5.0)
+    assert loaded(run.weights).gain_schedule == ef.GainSchedule(0.03, 4.0)
 
 
 def test_the_orbit_starts_with_the_given_parameters(tmp_path: Path) -> None:
@@ -249,10 +249,12 @@ def test_the_orbit_starts_with_the_given_parameters(tmp_path: Path) -> None:
         ({"initial_orbit": "gravity_break=2"}, "gravity_break must be from 0 to 1"),
         ({"near_from": "other.safetensors"}, "near_from and last_layer_scale require near"),
         ({"near": True, "tasks": FLOCKING}, "near requires a task with obstacles, such as 0.5"),
-        ({"gain_features": "velocity"}, "gain_features requires search=gains; got search=weights"),
+        ({"gain_features": "velocity"}, "gain_features requires search=gains or search=channels; got search"),
         ({"last_layer_scale": 0.5}, "near_from and last_layer_scale require near"),
         ({"last_layer_scale": 0.0}, "last_layer_scale must be a finite number above 0; got 0"),
         ({"gain_period": 0.0}, "gain_period must be"),
+        ({"largest_gain": -1.0}, "largest_gain must be"),
+        ({"largest_gain": 4.0}, "largest_gain requires a network with a gain schedule; etdagnn has none"),
         ({"gain_period": 0.03}, "gain_period requires a network with a gain schedule; etdagnn has none"),
     ],
 )

@@ -75,7 +75,7 @@ class CandidateJob:
         return {"candidate": self.candidate, "task": self.task.scenario}
 
     def run(self) -> pd.DataFrame:
-        """Fly the task; return one row, with a column for each measure of the task, as means over flocks."""
+        """Fly the task; return one row, with a column for each measure of the task."""
         scenario, start = _draw_start(self.task, self.flocks, self.seed, self.split)
         network = build_network(Weights(load(self.weights), self.network, json.loads(self.options), self.orbit))
         measures = measure_flight(

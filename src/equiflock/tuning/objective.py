@@ -34,7 +34,7 @@ DEFAULT_MEASURES = "1*detached+0.3*variance+0.5*final_variance+1*leaders+0.2*col
 """Default weights of the measures."""
 DETACHED, VARIANCE, FINAL_VARIANCE, LEADERS = "detached", "variance", "final_variance", "leaders"
 COLLISIONS, EFFORT, RESIDUAL, FAILURES = "collisions", "effort", "residual", "failures"
-GAP, TIME = "gap", "time"
+PEAK, GAP, TIME = "peak", "gap", "time"
 TOLERANCES: Mapping[str, float] = {
     DETACHED: 1e-2,
     VARIANCE: 1e-3,
@@ -43,23 +43,26 @@ TOLERANCES: Mapping[str, float] = {
     COLLISIONS: 1e-3,
     EFFORT: 1e-2,
     RESIDUAL: 0.1,
+    PEAK: 1.0,
     FAILURES: 0.1,
     GAP: 1e-2,
     TIME: 0.1,
 }
 """The measures of a flight, each with a tolerance: smaller values count as 0, since they are not worth a search.
 
-All but `final_variance`, `residual` and `failures` are integrals over time, divided by the duration of the task, so a
+All but `final_variance`, `residual`, `peak` and `failures` are integrals over time, divided by the duration of the task, so a
 flight that has reached its end, such as a flock that has passed its obstacle, adds nothing from then on. A failed
 flight goes on: an agent that was left behind adds to the cost for as long as it is alone.
 
 detached: share of agents outside the largest component; a nearby obstacle is a node of the graph as in `UntilPassed`.
 variance: variance of the flock's velocities.
-final_variance: the same at the end of the flight.
+final_variance: the same at the end of the flight; the median over flocks, as `gap` counts those that lost an agent.
 leaders: mean distance of velocities from the leaders' velocity, for flocks with leaders.
 collisions: share of agents closer than R_min to another agent or to an obstacle agent.
 effort: mean norm of the accelerations.
-residual: the same at the measurements in the last half second of the flight; large if the flock oscillates.
+residual: the same at the measurements in the last half second of the flight, the median over flocks; large if flocks
+oscillate.
+peak: largest norm of an acceleration at the measurements, the first of which is the start, where it is largest as a rule.
 failures: share of flights that fail, for scenarios that define failure.
 gap: width of the widest gap between components, from 0 if connected to 1 beyond 2 R, in steps of R / 4. A nearby
 obstacle is a node here as well.
@@ -145,7 +148,7 @@ def measure_flight(
     task: Task,
     measurement_interval: float,
 ) -> dict[str, float]:
-    """Simulate flocks from a start of the task's scenario and return each of its measures as the mean over flocks.
+    """Simulate flocks from a start of the task's scenario and return each of its measures.
 
     All measures are infinite if a flight diverges. `failures` and `time` are left out if the scenario does not define
     failure, `leaders` if a flock has no leader. `measurement_interval` is in seconds.
@@ -154,8 +157,8 @@ def measure_flight(
     try:
         measures.fly(controller, orbit)
     except NumericRangeError:
-        return dict.fromkeys(measures.compute_means(), math.inf)
-    return measures.compute_means()
+        return dict.fromkeys(measures.compute_measures(), math.inf)
+    return measures.compute_measures()
 
 
 class _FlightMeasures:
@@ -169,7 +172,7 @@ class _FlightMeasures:
         self.outcome_recorder = _OutcomeRecorder(scenario, len(start)) if scenario.success_outcomes else None
         integrals = (DETACHED, VARIANCE, COLLISIONS, EFFORT, GAP, *([LEADERS] if self.has_leaders else []))
         integrals += (TIME,) if self.outcome_recorder else ()
-        self.values = {name: np.zeros(len(start)) for name in (*integrals, FINAL_VARIANCE, RESIDUAL)}
+        self.values = {name: np.zeros(len(start)) for name in (*integrals, FINAL_VARIANCE, RESIDUAL, PEAK)}
         # The measurements in the last half second, at most half of the flight.
         self.first_residual_step = self.steps - min(round(RESIDUAL_SECONDS / task.time_step), self.steps // 2)
         self.residual_count = 0
@@ -211,6 +214,7 @@ class _FlightMeasures:
         flock = moment.flock if flying.all() else moment.flock[flying]
         acceleration = metrics.mean_acceleration_norm(moment)
         current = {VARIANCE: variance[flying], EFFORT: acceleration[flying]}
+        np.maximum(self.values[PEAK], metrics.peak_acceleration_norm(moment), out=self.values[PEAK])
         if moment.step >= self.first_residual_step:
             self.residual_count += 1
             self.values[RESIDUAL] += (acceleration - self.values[RESIDUAL]) / self.residual_count
@@ -257,14 +261,21 @@ class _FlightMeasures:
         share: Values = ((degrees > 0) & (flock.roles != OBSTACLE)).sum(axis=1) / flock.working.sum(axis=1)
         return share
 
-    def compute_means(self) -> dict[str, float]:
-        """Return each measure of the scenario as its mean over flocks, in the order of `TOLERANCES`."""
+    def compute_measures(self) -> dict[str, float]:
+        """Return each measure of the scenario over all flocks, in the order of `TOLERANCES`.
+
+        It is the mean, and the median for `final_variance` and `residual`.
+        """
         values = (
             self.values
             if self.outcome_recorder is None
             else {**self.values, FAILURES: self.outcome_recorder.find_failed().astype(float)}
         )
-        return {name: float(values[name].mean()) for name in TOLERANCES if name in values}
+        return {
+            name: float(np.median(values[name]) if name in (FINAL_VARIANCE, RESIDUAL) else values[name].mean())
+            for name in TOLERANCES
+            if name in values
+        }
 
 
 class _OutcomeRecorder:

@@ -20,8 +20,8 @@ from equiflock.features import Senses
 from equiflock.observations.orbit import Orbit
 
 Vector = Float64[np.ndarray, " n"]
-SearchTarget: TypeAlias = Literal["weights", "gains"]
-"""What is searched: each weight individually, or one gain per input of every layer."""
+SearchTarget: TypeAlias = Literal["weights", "gains", "channels"]
+"""What is searched: each weight individually, one gain per input of every layer, or one gain per channel."""
 ORBIT_PARAMETERS = ("gravity_break", "near", "slow")
 """Parameters of the orbit technique that are searched; the first is a share, the others are positive."""
 ORBIT_STEP = 1.0
@@ -54,10 +54,14 @@ class Genome:
     that the search learns their covariances quickly. If the weights of an obstacle channel are all 0, they become g_i
     times those of the same feature over all neighbours; other inputs whose weights are 0 are not searched.
 
+    With channels, only the first layer is searched, with one gain per channel, common to all hops and outputs: fewest
+    parameters.
+
     Args:
         network: compiled network or torch module with the initial weights.
         tunes_orbit: whether orbit parameters are searched.
-        search_target: individual weights, or a gain for every input of a layer; a bias counts as an input.
+        search_target: individual weights, a gain for every input of a layer (a bias counts as an input), or a gain for
+            every channel.
         gain_features: feature names; if given, only the gains of their channels are searched, at each hop.
         names: tensors that are searched; by default all, or those of a torch module that require a gradient.
     """
@@ -82,22 +86,24 @@ class Genome:
         values = [self.state[name].astype(np.float64).ravel() for name in self.names]
         overall_rms = _compute_rms(np.concatenate(values)) or 1.0
         self._initial_weights = np.concatenate(values)
-        if search_target == "gains":
+        if search_target != "weights":
             senses = getattr(network, "senses", None)
             features = tuple(dict.fromkeys(name for name, _ in senses.channels)) if isinstance(senses, Senses) else ()
             for name in gain_features:
                 check_choice("a feature in gain_features", name, features)
+            per_channel = search_target == "channels"
             # A gain changes weight w by w times the gain of its input.
+            searched = gain_features or (features if per_channel else ())
             self._step_sizes = np.concatenate(
-                [_compute_gain_steps(self.state[name], network, gain_features).ravel() for name in self.names]
+                [_compute_gain_steps(self.state[name], network, searched).ravel() for name in self.names]
             )
             if not self._step_sizes.any():
                 raise InputError(
-                    "gain_features must name features for which an equivariant network has weights; "
-                    f"got {'+'.join(gain_features)!r}"
+                    "gains of channels need an equivariant network with weights for them; "
+                    f"got {'+'.join(searched) or 'no channels'!r}"
                 )
             self._parameter_index = _index_gains(
-                [tuple(self.state[name].shape) for name in self.names], self._step_sizes != 0.0
+                [tuple(self.state[name].shape) for name in self.names], self._step_sizes != 0.0, per_channel
             )
         else:
             self._step_sizes = np.concatenate(
@@ -180,15 +186,20 @@ def _compute_gain_steps(weights: Tensor, network: Any, gain_features: tuple[str,
     return sizes
 
 
-def _index_gains(shapes: list[tuple[int, ...]], tuned: Bool[np.ndarray, " weights"]) -> Int64[np.ndarray, " weights"]:
+def _index_gains(
+    shapes: list[tuple[int, ...]], tuned: Bool[np.ndarray, " weights"], per_channel: bool
+) -> Int64[np.ndarray, " weights"]:
     """Return the index of the gain of every weight, over all tensors (outputs, inputs ..) and biases.
 
-    Inputs without a tuned weight have no gain: they share the index of another input.
+    Inputs without a tuned weight have no gain: they share the index of another input. With `per_channel`, all hops of a
+    tensor (outputs, channels, hops) share the gains of its channels.
     """
     numbers, first = [], 0
     for shape in shapes:
         count = math.prod(shape[1:] or shape)
         inputs = np.arange(first, first + count) if shape[0] > 1 else np.full(count, first)
+        if per_channel and len(shape) > 2:
+            inputs = np.repeat(inputs[:: shape[2]], shape[2])
         numbers.append(np.tile(inputs, shape[0]) if len(shape) > 1 else inputs)
         first += count
     indices = np.concatenate(numbers)

@@ -35,13 +35,14 @@ class Tuning:
     """Measures of flights, with weights: detached (share of agents outside the largest component), variance (of
     velocities), final_variance (the same at the end), leaders (distance to their velocity), collisions (share of
     agents closer than R_min to another), effort (accelerations), residual (accelerations in the last half second),
-    failures (share of flights that fail), gap (distance between the components of a disconnected flock), time (until
-    the end is reached; the full duration if a flight fails)."""
+    peak (the largest acceleration), failures (share of flights that fail), gap (distance between the components of a
+    disconnected flock), time (until the end is reached; the full duration if a flight fails)."""
     search: SearchTarget = "weights"
-    """Search all weights, or one gain per input of each layer: far fewer parameters, which need far fewer
-    generations."""
+    """Search all weights, one gain per input of each layer, or one gain per channel: far fewer parameters, which need
+    far fewer generations."""
     gain_features: str = ""
-    """Search only the gains of the channels of these features, such as velocity+leaving. Requires --search gains."""
+    """Search only the gains of the channels of these features, such as velocity+leaving. Requires --search gains or
+    channels."""
     near: bool = False
     """Search only the second set of weights, used by agents that observe an obstacle. It starts as a copy of the
     network's weights; elsewhere the network is unchanged. For networks with an obstacle channel, such as starling."""
@@ -55,6 +56,9 @@ class Tuning:
     gain_period: float | None = None
     """gain_period of the tuned weights and of all flights, such as 0.024; default: that of the initial weights. A
     longer one is a larger gain. Requires a network with a gain schedule."""
+    largest_gain: float | None = None
+    """largest_gain of the tuned weights and of all flights; default: that of the initial weights. Requires a network with a
+    gain schedule."""
     initial_orbit: str = ""
     """Initial parameters of the orbit technique, such as gravity_break=0.56:near=1.2; the others are those of the
     weights, or the paper's."""
@@ -89,14 +93,15 @@ class Tuning:
         for name in ("sigma", "measurement_interval"):
             check_positive(name, getattr(self, name))
         check_choice("search", self.search, get_args(SearchTarget))
-        if self.gain_features and self.search != "gains":
-            raise InputError(f"gain_features requires search=gains; got search={self.search}")
+        if self.gain_features and self.search == "weights":
+            raise InputError("gain_features requires search=gains or search=channels; got search=weights")
         check_choice("covariance", self.covariance, get_args(Covariance))
         parse_measures(self.measures)
         self.make_initial_orbit(None)  # raises InputError if initial_orbit is invalid
         check_positive("last_layer_scale", self.last_layer_scale)
-        if self.gain_period is not None:
-            check_positive("gain_period", self.gain_period)
+        for name in ("gain_period", "largest_gain"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
         if (self.near_from or self.last_layer_scale != 1.0) and not self.near:
             raise InputError("near_from and last_layer_scale require near")
         if self.near and not self.has_obstacles:

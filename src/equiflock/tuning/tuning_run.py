@@ -29,7 +29,7 @@ from equiflock._runtime.executors import Executor
 from equiflock._runtime.jobs import compute_result
 from equiflock._runtime.provenance import collect_versions, lock_run_dir
 from equiflock.controllers.loading import build_network, find_weights_file, load_file
-from equiflock.controllers.networks.architecture import GAIN_PERIOD
+from equiflock.controllers.networks.architecture import GAIN_PERIOD, LARGEST_GAIN_OPTION
 from equiflock.controllers.networks.weights import FORMAT, Weights, read_tensors, write_weights
 from equiflock.learning.run_directory import VALIDATION, WEIGHTS
 from equiflock.tuning.candidates import (
@@ -100,10 +100,11 @@ class TuningRun:
             names = {name for name in names if name.startswith("near.") == recipe.near}
         self._network = str(getattr(network, "name", type(network).__name__))
         options = dict(getattr(network, "options", {}))
-        if recipe.gain_period is not None:
-            if getattr(network, "gain_schedule", None) is None:
-                raise InputError(f"gain_period requires a network with a gain schedule; {self._network} has none")
-            options[GAIN_PERIOD] = recipe.gain_period
+        for option in (GAIN_PERIOD, LARGEST_GAIN_OPTION):
+            if (value := getattr(recipe, option)) is not None:
+                if getattr(network, "gain_schedule", None) is None:
+                    raise InputError(f"{option} requires a network with a gain schedule; {self._network} has none")
+                options[option] = value
         self._options = json.dumps(options)
         self.genome = Genome(network, recipe.tunes_orbit, recipe.search, recipe.features, names)
         self.genome.orbit = recipe.make_initial_orbit(self.genome.orbit)

@@ -228,12 +228,12 @@ def _make_options(senses: Senses, default: Aggregation, schedule: GainSchedule |
     if senses.hop_mean != "receiver":
         options["hop_mean"] = senses.hop_mean
     if schedule is not None:
-        options |= {GAIN_PERIOD: schedule.period, "largest_gain": schedule.largest}
+        options |= {GAIN_PERIOD: schedule.period, LARGEST_GAIN_OPTION: schedule.largest}
     return options
 
 
-GAIN_PERIOD = "gain_period"
-"""Option that gives a network a gain schedule."""
+GAIN_PERIOD, LARGEST_GAIN_OPTION = "gain_period", "largest_gain"
+"""Options of a network's gain schedule: the first gives it one."""
 
 
 DEFAULT_AGGREGATION: dict[str, Aggregation] = {"tdagnn-tf-mean": "mean"}
