@@ -50,9 +50,9 @@ TOLERANCES: Mapping[str, float] = {
 }
 """The measures of a flight, each with a tolerance: smaller values count as 0, since they are not worth a search.
 
-All but `final_variance`, `residual`, `peak` and `failures` are integrals over time, divided by the duration of the task, so a
-flight that has reached its end, such as a flock that has passed its obstacle, adds nothing from then on. A failed
-flight goes on: an agent that was left behind adds to the cost for as long as it is alone.
+All but `final_variance`, `residual`, `peak` and `failures` are integrals over time, divided by the duration of the
+task, so a flight that has reached its end, such as a flock that has passed its obstacle, adds nothing from then on. A
+failed flight goes on: an agent that was left behind adds to the cost for as long as it is alone.
 
 detached: share of agents outside the largest component; a nearby obstacle is a node of the graph as in `UntilPassed`.
 variance: variance of the flock's velocities.
@@ -62,7 +62,7 @@ collisions: share of agents closer than R_min to another agent or to an obstacle
 effort: mean norm of the accelerations.
 residual: the same at the measurements in the last half second of the flight, the median over flocks; large if flocks
 oscillate.
-peak: largest norm of an acceleration at the measurements, the first of which is the start, where it is largest as a rule.
+peak: largest norm of an acceleration at the measurements; the first is the start, where it is largest as a rule.
 failures: share of flights that fail, for scenarios that define failure.
 gap: width of the widest gap between components, from 0 if connected to 1 beyond 2 R, in steps of R / 4. A nearby
 obstacle is a node here as well.

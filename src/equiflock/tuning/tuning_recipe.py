@@ -57,8 +57,8 @@ class Tuning:
     """gain_period of the tuned weights and of all flights, such as 0.024; default: that of the initial weights. A
     longer one is a larger gain. Requires a network with a gain schedule."""
     largest_gain: float | None = None
-    """largest_gain of the tuned weights and of all flights; default: that of the initial weights. Requires a network with a
-    gain schedule."""
+    """largest_gain of the tuned weights and of all flights; default: that of the initial weights. Requires a network
+    with a gain schedule."""
     initial_orbit: str = ""
     """Initial parameters of the orbit technique, such as gravity_break=0.56:near=1.2; the others are those of the
     weights, or the paper's."""
