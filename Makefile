@@ -81,24 +81,24 @@ peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (inst
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/peers.py
 
-# starling imitates an expert of bounded gain, at the sampling rates of robots. Then, for every seed, the gains of `velocity` and
-# `leaving` are tuned on led flocks, small flocks and large ones, with a larger gain than the weights will have, so that a
-# margin is left. Its weights near obstacles start from another network with smaller accelerations, and are tuned on courses
-# past large obstacles: first for seed 0, and from there for every seed. The result uses a part of that margin: the gain of
-# its schedule is 0.024 s / T.
+# starling imitates an expert of bounded gain, at the sampling rates of robots. Then, for every seed, the gains of `velocity`,
+# `inverse-square` and `leaving` are tuned on led, small, medium and large flocks, some with a larger gain than the weights will
+# have, so that a margin is left. Its weights near obstacles start from another network with smaller accelerations, and are tuned
+# on courses past large obstacles: first for seed 0, and from there for every seed.
 MIXED := --disk-scale 0.6-1.1 --learning-rate 2e-4 --schedule cosine --average 0.95
 OPEN := --expert tanner-bounded --scenario '0.35*flocking+0.5*leaders:leader_velocity=first+0.15*flocking:agents=1000:disk_scale=0.9' \
 	--agents 12-60 --time-step 0.01-0.05 --gain-margin 1.45 --duration 4 --epochs 500 --expert-share 0.98 --least-expert-share 0 \
 	--validate-every 100 $(MIXED)
 SOFT := --controller etdagnn:aggregation=both --expert tanner:attraction=0.8:aim=leaders --scenario '0.5*flocking+0.5*leaders' $(MIXED)
-LED_TASKS := 1*leaders:leader_velocity=first:flocks=80:gain_margin=1.35+0.5*flocking:agents=12:flocks=80:duration=1:gain_margin=1.35+0.5*flocking:agents=30:flocks=80:duration=1:gain_margin=1.35+0.5*flocking:agents=100:flocks=10:time_step=0.004:gain_margin=1.35+0.3*flocking:agents=11:flocks=20:time_step=0.005:gain_margin=1.5+0.5*flocking:agents=1500:flocks=1:time_step=0.005:duration=1:gain_margin=1.5
-LED := --search gains --gain-features velocity+leaving --measures '1*gap+0.3*final_variance+0.5*residual' --sigma 0.15 \
-	--measurement-interval 0.1 --validate-every 4 --validation-flocks 60 --generations 8
-COURSES := --search gains --measurement-interval 0.2 --measures '1*gap+1*failures+0.5*time'
+CALM_TASKS := 1.5*leaders:flocks=200:duration=1.5+1*flocking:agents=12:flocks=600:duration=1+1*flocking:agents=25:flocks=400:duration=1:time_step=0.02+0.7*flocking:agents=50:flocks=16:time_step=0.002+0.7*flocking:agents=100:flocks=8:time_step=0.002+0.5*flocking:agents=5:flocks=40:time_step=0.005:duration=4+0.5*flocking:agents=11:flocks=30:time_step=0.005:gain_margin=1.5+0.5*flocking:agents=90:flocks=4:time_step=0.005:gain_margin=1.5+0.7*flocking:agents=1500:flocks=1:time_step=0.005:duration=1:gain_margin=1.5
+CALM := --search gains --gain-features velocity+inverse-square+leaving --gain-period 0.02 --largest-gain 4 \
+	--measures '1*gap+0.5*final_variance+0.5*residual+0.5*leaders+0.5*peak' --sigma 0.12 --measurement-interval 0.1 --validate-every 4 \
+	--validation-flocks 100 --generations 8 --population 14
+COURSES := --measurement-interval 0.2 --measures '1*gap+1*failures+0.5*time'
 FIRST := --tasks '0.4*obstacles:sides=48:flocks=4:duration=14+1*obstacles:sides=96:flocks=12:duration=14' --sigma 0.1 --validate-every 10 \
-	--generations 20 --initial-orbit gravity_break=0.577:near=1.08:slow=0.105 $(COURSES)
+	--generations 20 --initial-orbit gravity_break=0.577:near=1.08:slow=0.105 --search gains $(COURSES)
 THEN := --tasks '0.4*obstacles:sides=24:flocks=4:duration=14+0.4*obstacles:sides=48:flocks=4:duration=14+1*obstacles:sides=96:flocks=16:duration=14' \
-	--sigma 0.05 --validate-every 2 --validation-flocks 60 --generations 4 $(COURSES)
+	--search channels --sigma 0.1 --validate-every 3 --validation-flocks 60 --generations 6 $(COURSES)
 RUNS := runs/starling
 TRAINED := src/equiflock/controllers/trained
 starling: $(READY)  ## train and tune the weights of starling again (estimated: 30 minutes on 2 cores)
@@ -108,9 +108,9 @@ starling: $(READY)  ## train and tune the weights of starling again (estimated: 
 	$(BIN)/equiflock tune $(RUNS)/open/starling-0/weights.safetensors --near --near-from $(RUNS)/soft/weights.safetensors \
 		--last-layer-scale 0.5 $(FIRST) --out $(RUNS)/first
 	set -e; for seed in 0 1 2 3 4; do \
-		$(BIN)/equiflock tune $(RUNS)/open/starling-$$seed/weights.safetensors --tasks '$(LED_TASKS)' $(LED) --seed $$seed --out $(RUNS)/led/starling-$$seed; \
-		$(BIN)/equiflock tune $(RUNS)/led/starling-$$seed/weights.safetensors --near --near-from $(RUNS)/first/weights.safetensors \
-			--last-layer-scale 0.5 --gain-period 0.024 $(THEN) --seed $$seed --out $(RUNS)/tuned/starling-$$seed; \
+		$(BIN)/equiflock tune $(RUNS)/open/starling-$$seed/weights.safetensors --tasks '$(CALM_TASKS)' $(CALM) --seed $$seed --out $(RUNS)/calm/starling-$$seed; \
+		$(BIN)/equiflock tune $(RUNS)/calm/starling-$$seed/weights.safetensors --near --near-from $(RUNS)/first/weights.safetensors \
+			--last-layer-scale 0.5 $(THEN) --seed $$seed --out $(RUNS)/tuned/starling-$$seed; \
 		cp $(RUNS)/tuned/starling-$$seed/weights.safetensors $(TRAINED)/starling-$$seed.safetensors; \
 		cp $(RUNS)/open/starling-$$seed/validation.csv $(TRAINED)/starling-$$seed.csv; \
 	done
