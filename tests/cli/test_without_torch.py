@@ -66,7 +66,7 @@ def test_commands_that_do_not_train_run_without_torch(folder: Path) -> None:
     rerun = """
 from pathlib import Path
 from equiflock.viewer.playback import rerun_flight
-rerun_flight(next(Path("evaluation/jobs").glob("etdagnn-*.csv")))
+rerun_flight(next(Path("evaluation/jobs").glob("etdagnn*.csv")))
 """
     done = run(f"{FEW}for words in {COMMANDS!r}:\n    print('::', words)\n    main(words.split())\n{rerun}", folder)
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
