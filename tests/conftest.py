@@ -75,7 +75,7 @@ BROWSER = [
 """Files with tests in a browser, which share one: a second browser would double the cost."""
 
 
-class FileScheduling(LoadScopeScheduling):
+class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Gives whole files to workers, and all files of BROWSER to the same one.
 
     Groups by the mark `xdist_group` would do, but pytest 9.2 ignores the names that pytest-xdist 3.8 gives to tests.
