@@ -48,18 +48,27 @@ COMPILING = [
 """Files whose tests compile most kernels; adjacent entries need different ones, as two workers run them at once."""
 LONGEST = [
     HERE / "viewer/test_play.py",  # and with it all tests in the browser
-    HERE / "paper/test_reproduction_report.py",
+    HERE / "test_hostile.py",
     HERE / "deployment/test_swarm.py",
-    HERE / "deployment/export/test_onnx.py",
     HERE / "test_docs.py",
-    HERE / "test_cli.py",
-    HERE / "cli/test_train.py",
-    HERE / "_runtime/test_dask_cluster.py",
-    HERE / "paper/test_interpretation_search.py",
-    HERE / "tuning/test_tuning_run.py",
+    HERE / "paper/test_reproduction_report.py",
     HERE / "cli/test_evaluate.py",
+    HERE / "deployment/export/test_onnx.py",
+    HERE / "deployment/test_forgeries.py",
+    HERE / "_runtime/test_dask_cluster.py",
+    HERE / "cli/test_train.py",
+    HERE / "cli/test_without_torch.py",
+    HERE / "deployment/export/test_agents.py",
+    HERE / "paper/test_interpretation_search.py",
+    HERE / "test_extending.py",
+    HERE / "learning/test_parallel_training.py",
+    HERE / "learning/test_training_run.py",
+    HERE / "viewer/test_flight_archive.py",
+    HERE / "tuning/test_tuning_run.py",
+    HERE / "evaluation/test_sweep.py",
+    HERE / "test_cli.py",
 ]
-"""Files that take longer than ten seconds; they start early, so that both workers finish at about the same time."""
+"""Files that take long; they start early, so that both workers finish at about the same time."""
 FIRST = [*COMPILING, *LONGEST]
 BROWSER = [
     HERE / "viewer/test_play.py",
