@@ -50,7 +50,7 @@ SUMMARY_COLUMNS = (
 the 95% interval of the median or share, the interquartile mean with its interval, and the range over trainings of the
 median or share."""
 HEADING_WIDTH = 12
-"""Characters of a line in the heading of a column; longer words have a line of their own."""
+"""Characters of a line in the heading of a column; longer words are not broken."""
 FEWEST_FLOCKS = 6
 """Fewer flocks have no 95% interval of their median: it is outside of all of them with a probability above 5%."""
 
