@@ -41,7 +41,7 @@ robot: $(READY) emulator  ## what exported controllers take of a Cortex-M4F: fla
 # Two processes, each with whole files, whose tests share expensive fixtures. In the order of tests/conftest.py: the last
 # files are short, so that neither process waits long for the other. Torch's threads must not keep a core busy while
 # they wait. Bytecode is kept, as tests start many processes.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 test test-fast: export OMP_WAIT_POLICY := passive
 test test-fast: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) browser emulator  ## run the tests (about five minutes on 2 cores, seven where kernels must be compiled)

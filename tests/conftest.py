@@ -3,10 +3,12 @@
 import importlib
 import signal
 from pathlib import Path
+from typing import Any
 
 import jaxtyping
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 import tests.annotations
 
@@ -46,30 +48,64 @@ COMPILING = [
 """Files whose tests compile most kernels; adjacent entries need different ones, as two workers run them at once."""
 LONGEST = [
     HERE / "viewer/test_play.py",  # and with it all tests in the browser
-    HERE / "paper/test_reproduction_report.py",
+    HERE / "test_hostile.py",
     HERE / "deployment/test_swarm.py",
-    HERE / "deployment/export/test_onnx.py",
     HERE / "test_docs.py",
-    HERE / "test_cli.py",
-    HERE / "cli/test_train.py",
-    HERE / "_runtime/test_dask_cluster.py",
-    HERE / "paper/test_interpretation_search.py",
-    HERE / "tuning/test_tuning_run.py",
+    HERE / "paper/test_reproduction_report.py",
     HERE / "cli/test_evaluate.py",
+    HERE / "deployment/export/test_onnx.py",
+    HERE / "deployment/test_forgeries.py",
+    HERE / "_runtime/test_dask_cluster.py",
+    HERE / "cli/test_train.py",
+    HERE / "cli/test_without_torch.py",
+    HERE / "deployment/export/test_agents.py",
+    HERE / "paper/test_interpretation_search.py",
+    HERE / "test_extending.py",
+    HERE / "learning/test_parallel_training.py",
+    HERE / "learning/test_training_run.py",
+    HERE / "viewer/test_flight_archive.py",
+    HERE / "tuning/test_tuning_run.py",
+    HERE / "evaluation/test_sweep.py",
+    HERE / "test_cli.py",
 ]
-"""Files that take longer than ten seconds; they start early, so that both workers finish at about the same time."""
+"""Files that take long; they start early, so that both workers finish at about the same time."""
 FIRST = [*COMPILING, *LONGEST]
+BROWSER = [
+    HERE / "viewer/test_play.py",
+    HERE / "viewer/test_address.py",
+    HERE / "viewer/test_drawing.py",
+    HERE / "viewer/test_environment_page.py",
+    HERE / "viewer/test_laws_page.py",
+    HERE / "viewer/test_layout.py",
+    HERE / "viewer/test_modules.py",
+    HERE / "viewer/test_page.py",
+    HERE / "viewer/test_scenarios.py",
+]
+"""Files with tests in a browser, which share one: a second browser would double the cost."""
+
+
+class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Gives whole files to workers, and all files of BROWSER to the same one.
+
+    Groups by the mark `xdist_group` would do, but pytest 9.2 ignores the names that pytest-xdist 3.8 gives to tests.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return the name of the group of a test: all tests of a group run in one worker."""
+        file = nodeid.split("::")[0]
+        return "browser" if HERE.parent / file in BROWSER else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
+    """Return the scheduler of `pytest --numprocesses`."""
+    return FileScheduling(config, log)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark tests in a browser as slow, to be repeated once if they fail, and group tests for pytest-xdist.
-
-    All tests of a file run in one process, and all browser tests in the same one: a second browser would double the
-    cost. Groups are assigned here because pytest-xdist reads them before `pytest_collection_modifyitems` of this file.
-    """
-    in_browser = "chromium" in getattr(item, "fixturenames", ())
-    item.add_marker(pytest.mark.xdist_group("browser" if in_browser else item.nodeid.split("::")[0]))
-    if in_browser:
+    """Mark tests in a browser as slow, to be repeated once if they fail."""
+    if "chromium" in getattr(item, "fixturenames", ()):
+        assert item.path in BROWSER, f"{item.path} has a test in a browser: add it to BROWSER in {__file__}"
         item.add_marker(pytest.mark.slow)
         # A busy machine may delay the browser, without a graphics card, by many seconds.
         item.add_marker(pytest.mark.flaky(reruns=1))
@@ -108,6 +144,17 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests._runtime.here import work_here
 
     work_here(monkeypatch)
+
+
+@pytest.fixture
+def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write empty figures of curves, as drawing them takes longer than the flights of a test."""
+
+    def write_empty(panels: object, path: Path) -> Path:
+        path.write_bytes(b"")
+        return path
+
+    monkeypatch.setattr("equiflock.evaluation.curves.draw_panels", write_empty)
 
 
 @pytest.fixture

@@ -48,6 +48,23 @@ def test_simulate_scales_a_controller_to_the_units_of_a_robot(
     np.testing.assert_allclose(saved.positions, own.positions * 4.0, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("controller", "scaled"),
+    [
+        ("starling", "starling:comm_radius=3:time_scale=.."),
+        ("tanner:clamp=50:time_scale=2", "tanner:clamp=50:comm_radius=3:time_scale=.."),
+        ("etdagnn:seed=1:comm_radius=3", ""),
+    ],
+)
+def test_a_controller_for_another_radius_is_flown_with_a_notice(
+    capsys: pytest.CaptureFixture[str], controller: str, scaled: str
+) -> None:
+    run("simulate", "--controller", controller, "--comm-radius", "3", "--agents", "10", "--duration", "0.02")
+    printed = capsys.readouterr().err
+    expected = f"{controller} is for comm_radius = 1 and is not scaled to 3: to scale it, use {scaled} "
+    assert printed == (f"{expected}(equiflock fit chooses the time scale)\n" if scaled else "")
+
+
 def test_animate_films_a_saved_flight_and_a_new_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run("simulate", "--agents", "20", "--duration", "0.1", "--save", str(tmp_path / "run.zarr"))
     small = "--dots-per-inch", "40", "--frames-per-second", "10"

@@ -12,6 +12,7 @@ import pytest
 
 from atlas import ENTRIES, build_claim_jobs, format_page
 from equiflock import cli
+from equiflock.evaluation import robot_fit
 from equiflock.paper.generalization_experiment import format_bound_table
 from equiflock.paper.interpretation import Interpretation
 from equiflock.paper.interpretation_search import (
@@ -33,6 +34,7 @@ SHORTENED = {
     r"bench --agents 100 1000 10000": "bench --repeats 1 --no-training --agents 100 1000",
     r"^equiflock animate --controller": "equiflock animate --duration 0.3 --controller",
     r"^equiflock animate flight.zarr": "equiflock animate flight.zarr --dots-per-inch 40 --frames-per-second 10",
+    r"^equiflock evaluate": "equiflock evaluate --duration 1",
     r"^equiflock (evaluate|reproduce|sweep)": r"equiflock \1 --workers 1",
 }
 """What takes minutes is run as far as seconds go: patterns, and what stands in their place."""
@@ -51,7 +53,9 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
+def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, few in {"CANDIDATES": 3, "FINALISTS": 1, "SEARCH_FLOCKS": 2, "BISECTIONS": 1, "LONG_FACTOR": 2}.items():
+        monkeypatch.setattr(robot_fit, name, few)  # flights of `fit_robot`
     names: dict[str, object] = {}
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), names)

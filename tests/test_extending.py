@@ -23,8 +23,9 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MAX_LINES = 80
 SHORTENED = {
     "animate": ("--dots-per-inch", "40", "--frames-per-second", "5"),
-    "evaluate": ("--workers", "1"),
-    "sweep": ("--workers", "1"),
+    "evaluate": ("--workers", "1", "--flocks", "2", "--duration", "1"),
+    "simulate": ("--flocks", "2"),
+    "sweep": ("--workers", "1", "--flocks", "2"),
 }
 """Options that make a command take seconds."""
 

@@ -23,7 +23,7 @@ import psutil
 from equiflock.deployment.link_frames import COMMAND, END, HELLO, MESSAGE, RADIO_LAST, REPORT, SENSOR, pack_frame
 from tests.attacks import Attempt
 
-AGENTS, STEPS = 6, 100
+AGENTS, STEPS = 4, 50
 TIMEOUT = 120.0
 """Seconds for a flight, start included."""
 BURST_INTERVAL = 0.002

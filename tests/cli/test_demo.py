@@ -93,7 +93,7 @@ def test_the_demo_writes_films_runs_and_one_self_contained_page(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_a_killed_demo_resumes_to_the_same_network_and_flights(tmp_path: Path) -> None:
-    recipe = replace(TINY, epochs=40, validate_every=20, checkpoint_every=1, capacity=200)
+    recipe = replace(TINY, epochs=20, validate_every=10, checkpoint_every=1, capacity=200)
     disk = RandomDisk(flocks=2, agents=30)
     undisturbed = demonstrate(disk, recipe, duration=0.1)
     folder = tmp_path / "demo" / "demo-training"

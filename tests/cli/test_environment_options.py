@@ -145,6 +145,7 @@ def test_scenario_options_that_clash_with_the_environment_follow_the_scenario_na
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_curves")
 def test_an_evaluation_uses_one_environment_and_its_run_directory_names_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
@@ -164,6 +165,7 @@ def test_an_evaluation_uses_one_environment_and_its_run_directory_names_it(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_curves")
 def test_a_rerun_evaluation_job_uses_the_same_environment(tmp_path: Path, jobs_here: None) -> None:
     from equiflock.viewer.playback import rerun_flight
 

@@ -30,7 +30,7 @@ from equiflock.paper.flocking_experiment import FlockingJob
 from equiflock.simulation import metrics
 from tests.cli.commands import forgetting_plugins
 
-SMALL = ("--flocks", "3", "--agents", "30", "--time-step", "0.02", "--workers", "1")
+SMALL = ("--flocks", "3", "--agents", "30", "--time-step", "0.02", "--duration", "0.6", "--workers", "1")
 LAW = """
 import equiflock as ef
 
@@ -86,6 +86,7 @@ def test_a_controller_is_compared_with_the_baselines_under_its_own_name(
     )
 
 
+@pytest.mark.usefixtures("no_curves")
 def test_metrics_of_whole_flights_match_a_simulation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +94,7 @@ def test_metrics_of_whole_flights_match_a_simulation(
     evaluate("etdagnn", *SMALL, "--out", "mine")
     table = pd.read_csv("mine/summary.csv")
     found = table[table.controller == "etdagnn"].set_index("metric")
-    run = ef.simulate(ef.random_disk(3, 30, split="test"), ef.load("etdagnn"), time_step=0.02)
+    run = ef.simulate(ef.random_disk(3, 30, split="test"), ef.load("etdagnn"), time_step=0.02, duration=0.6)
     expected = {
         "ivv": metrics.ivv(run),
         "iman": metrics.iman(run),
@@ -128,6 +129,7 @@ def test_metrics_of_whole_flights_match_a_simulation(
     assert "intervals of fewer than 6 flocks are too narrow" in printed
 
 
+@pytest.mark.usefixtures("no_curves")
 def test_a_body_that_is_not_ideal_has_the_iman_of_what_it_did(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +160,7 @@ def test_results_with_the_columns_of_another_version_are_computed_again(tmp_path
     assert not is_done(job, tmp_path)
 
 
+@pytest.mark.usefixtures("no_curves")
 def test_several_controllers_are_compared_with_the_first_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +192,7 @@ def test_controllers_are_named_once(capsys: pytest.CaptureFixture[str], names: t
     assert f"expected one or more controllers, each once; {got}" in failure(capsys, *names)
 
 
+@pytest.mark.usefixtures("no_curves")
 @pytest.mark.slow
 def test_baselines_are_in_the_units_of_the_controller(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -218,17 +222,18 @@ def test_baselines_are_in_the_units_of_the_controller(
     assert one == pytest.approx(np.median(metrics.ivv(run)), rel=1e-3)
 
 
+@pytest.mark.usefixtures("no_curves")
 @pytest.mark.slow
 def test_a_foreign_table_among_the_jobs_is_reported_and_computed_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = "tanner", *SMALL, "--duration", "0.1", "--out", "run"
+    small = "tanner", "cucker-smale", *SMALL, "--duration", "0.1", "--out", "run"
     evaluate(*small)
     table = Path("run/flocking.csv").read_bytes()
-    tanner, tdagnn = (next(Path("run/jobs").glob(f"{name}-*.csv")) for name in ("tanner", "tdagnn"))
+    tanner, other = (next(Path("run/jobs").glob(f"{name}-*.csv")) for name in ("tanner", "cucker-smale"))
     text = "flock,ivv\n0,0.5\n"
     foreign = text + f"# checksum {compute_checksum(text.encode())}\n"
-    for content in (foreign.encode(), text.encode(), b"", tdagnn.read_bytes()):
+    for content in (foreign.encode(), text.encode(), b"", other.read_bytes()):
         tanner.write_bytes(content)
         capsys.readouterr()
         evaluate(*small)
@@ -259,6 +264,7 @@ def test_curves_match_the_reproduction() -> None:
     pd.testing.assert_frame_equal(curves[expected.columns], expected, check_exact=True)
 
 
+@pytest.mark.usefixtures("no_curves")
 @pytest.mark.slow
 def test_evaluations_of_different_weights_have_different_run_directories(tmp_path: Path) -> None:
     files = []
@@ -281,12 +287,13 @@ def test_evaluations_of_different_weights_have_different_run_directories(tmp_pat
     assert format_labels(["a/mine.safetensors", "b/mine.safetensors"]) == ["a/mine.safetensors", "b/mine.safetensors"]
     assert format_label(str(files[0])) == "run-1/weights.safetensors"
     assert format_label(f"{files[0]}:comm_radius=5") == "run-1/weights.safetensors:comm_radius=5"
-    evaluate(str(files[0]), *SMALL)
+    evaluate(str(files[0]), "tanner", *SMALL)
     shutil.copy(files[1], files[0])  # trained again
-    evaluate(str(files[0]), *SMALL)
+    evaluate(str(files[0]), "tanner", *SMALL)
     assert len(list((tmp_path / "runs" / "evaluation").iterdir())) == 2
 
 
+@pytest.mark.usefixtures("no_curves")
 @pytest.mark.slow
 def test_the_config_has_settings_and_weights(capsys: pytest.CaptureFixture[str]) -> None:
     Path("config_law.py").write_text(LAW.format(name="config-law", fails=False))
@@ -299,6 +306,7 @@ def test_the_config_has_settings_and_weights(capsys: pytest.CaptureFixture[str])
     evaluate("config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4", "--force")
 
 
+@pytest.mark.usefixtures("no_curves")
 @pytest.mark.slow
 def test_changed_weights_of_the_package_are_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -313,6 +321,7 @@ def test_changed_weights_of_the_package_are_refused(
     assert "settings: weights etdagnn = " in failure(capsys, "tanner", *SMALL)
 
 
+@pytest.mark.usefixtures("no_curves")
 @pytest.mark.parametrize(
     ("name", "fails", "workers"),
     [("at_once", "True", "2"), ("in_a_while", "abs(observations[:, :, 0, 0]).max() < 3", "1")],

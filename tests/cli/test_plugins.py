@@ -125,10 +125,10 @@ def test_an_exception_of_a_plugin_is_one_line_with_its_location(tmp_path: Path) 
         _ = 1 / 0
 
 
-SMALL = ("--flocks", "2", "--agents", "20", "--time-step", "0.05", "--workers", "1")
+SMALL = ("--flocks", "2", "--agents", "20", "--time-step", "0.05", "--duration", "0.5", "--workers", "1")
 
 
-def test_evaluate_runs_again_when_an_imported_file_changed(tmp_path: Path, jobs_here: None) -> None:
+def test_evaluate_runs_again_when_an_imported_file_changed(tmp_path: Path, jobs_here: None, no_curves: None) -> None:
     write_law(tmp_path / "laws.py", "mine", inside="from gains import G", gain="G")
     (tmp_path / "gains.py").write_text("G = 2.0\n")
     mine = ("mine", "--plugin", "laws.py")

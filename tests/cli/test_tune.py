@@ -32,7 +32,7 @@ def test_tune_prints_each_measure_and_its_command_repeats_it(
     run("tune", "etdagnn:3", *SMALL, "--generations", "3")
     printed = capsys.readouterr().out
     assert "generation 2: cost" in printed
-    assert "obstacles:sides=6:agents=20 failures" in printed
+    assert "obstacles:sides=6:agents=20:duration=1 failures" in printed
     assert "orbit technique of the weights: gravity_break" in printed
     folder = Path("runs/tuning/etdagnn-3-0")
     assert f"weights: {folder}/weights.safetensors" in printed.replace("\n", "")

@@ -229,6 +229,17 @@ def test_wrong_channels_raise_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("load", [ef.load, ef.load_module])
+def test_the_longest_time_step_of_the_training_is_saved_with_the_weights(load: Any, tmp_path: Path) -> None:
+    def save(network: Any, **more: Any) -> Any:
+        return ef.load(ef.save(network, tmp_path / "saved.safetensors", **more))
+
+    assert save(load("starling")).longest_time_step == 0.05
+    assert save(save(load("starling"))).longest_time_step == 0.05
+    assert save(load("starling"), extra={"recipe": {"time_step": 0.02}}).longest_time_step == 0.02
+    assert save(make_network("etdagnn")).longest_time_step is None
+
+
 def test_orbit_parameters_are_saved_with_the_weights(tmp_path: Path) -> None:
     network: Any = make_network("etdagnn", seed=1)
     plain = ef.save(network, tmp_path / "plain.safetensors")

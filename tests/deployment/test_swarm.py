@@ -44,7 +44,7 @@ def value(found: DeploymentResult, name: str) -> str:
     return dict(found.table)[name]
 
 
-@pytest.mark.parametrize(("agents", "steps", "packet_loss"), [(30, 200, 0.2), (6, 50, 0.0)])
+@pytest.mark.parametrize(("agents", "steps", "packet_loss"), [(14, 60, 0.2), (5, 20, 0.0)])
 def test_a_swarm_matches_the_simulator(agents: int, steps: int, packet_loss: float) -> None:
     found = flown(agents, steps, radio=ef.Radio(packet_loss=packet_loss))
     assert found.parity.compared_count == agents * steps
@@ -69,12 +69,15 @@ def scheduled(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(ef.save(starling(near=False, gain_period=0.02), path))
 
 
-@pytest.mark.parametrize("time_step", [0.002, 0.01, 0.02, 0.05])
-@pytest.mark.parametrize("kind", ["c", "numpy", "package"])
+@pytest.mark.parametrize(
+    ("kind", "time_step"),
+    # The gain is 5, the largest, 2, 1 and 0.4. Processes with the package take seconds to start.
+    [*(("c", step) for step in (0.002, 0.01, 0.02, 0.05)), ("numpy", 0.002), ("numpy", 0.05), ("package", 0.05)],
+)
 def test_every_kind_of_agent_has_the_gain_of_the_time_step(kind: Any, time_step: float, scheduled: str) -> None:
-    start = ef.random_disk(flocks=1, agents=3, seed=0)
+    start = ef.random_disk(flocks=1, agents=2, seed=0, min_degree=1)
     found = deploy(scheduled, start, Deployment(agent=kind, time_step=time_step, steps=5))
-    assert found.parity.compared_count == 15
+    assert found.parity.compared_count == 10
     assert found.parity.is_within_tolerance
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -261,6 +262,13 @@ def test_bisection_of_whole_numbers_is_exact(largest: int) -> None:
 def test_a_margin_is_a_bound_if_the_largest_value_succeeds() -> None:
     assert robot_fit._find_largest(succeed_up_to(9.0), 0.2, ALL, 1.0) == Margin(1.0, ALL, True)
     assert robot_fit._find_largest(succeed_up_to(9.0), 1.0, ALL, 1.0) == Margin(1.0, ALL, True)
+
+
+def test_shares_of_flocks_have_intervals_of_one_form(fit: RobotFit) -> None:
+    assert len(fit.demands) == 5
+    for demand in fit.demands:
+        assert re.search(r"\d+% \(\d+%, \d+%\) of \d+ flocks", demand.text), demand.text
+        assert "% to " not in demand.text
 
 
 def test_there_is_no_margin_if_flocks_fail_at_zero() -> None:

@@ -63,3 +63,13 @@ def test_other_networks_are_refused() -> None:
         add_near_obstacle_weights(compiled("etdagnn"))
     with pytest.raises(InputError, match="tdagnn cannot have separate weights near obstacles"):
         add_near_obstacle_weights(compiled("tdagnn"))
+
+
+def test_initial_weights_must_have_the_same_gain_schedule_or_none() -> None:
+    network = compiled("starling", gain_period=0.02)
+    for period in (0.02, None):
+        begun = add_near_obstacle_weights(network, compiled("starling", 7, gain_period=period))
+        assert begun.gain_schedule == network.gain_schedule
+    with pytest.raises(InputError, match="must have no gain schedule or that of the network") as caught:
+        add_near_obstacle_weights(network, compiled("starling", 7, gain_period=0.03))
+    assert "0.02" in str(caught.value) and "0.03" in str(caught.value) and "\n" not in str(caught.value)

@@ -45,12 +45,20 @@ def test_flocks_of_different_tasks_and_splits_differ() -> None:
         ("flocking:flocks=0", "flocks must be a whole number of at least 1"),
         ("flocking:duration=long", "duration must be"),
         ("1*flocking+2*flocking", "tasks must name each scenario with its options once"),
+        ("1*flocking:time_step=0.01+2*flocking:flocks=3", "tasks must name each scenario with its options once"),
     ],
 )
 def test_an_invalid_text_is_an_error_of_one_line(text: str, error: str) -> None:
     with pytest.raises(InputError, match=error) as caught:
         parse_tasks(text)
     assert "\n" not in str(caught.value)
+
+
+def test_tasks_may_differ_in_options_of_the_flight_alone() -> None:
+    names = [f"flocking:agents=20{option}" for option in ("", ":duration=1", ":time_step=0.02", ":gain_margin=1.5")]
+    tasks = parse_tasks("+".join(f"1*{name}" for name in names))
+    assert [task.name for task in tasks] == names
+    assert {task.scenario for task in tasks} == {"flocking:agents=20"}
 
 
 def test_invalid_settings_are_errors() -> None:

@@ -88,5 +88,5 @@ class Animate:
         config = {"controller": self.controller, **scenario_to_dict(scenario)}
         start = run_interruptibly(scenario.draw)
         controller = load(self.controller)
-        warn_about_flight(scenario, controller, self.time_step)
+        warn_about_flight(scenario, self.controller, controller, self.time_step)
         return fly(scenario, start, controller, self.time_step, duration, config=config)

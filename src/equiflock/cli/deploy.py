@@ -100,7 +100,7 @@ class Deploy:
                 f'deployed agents observe only the nearest obstacle agent: obstacles must be "nearest", '
                 f'got "{scenario.obstacles}"'
             )
-        warn_about_flight(scenario, controller, time_step)
+        warn_about_flight(scenario, self.controller, controller, time_step)
         deployment = Deployment(
             agent=self.agent,
             time_step=time_step,

@@ -82,8 +82,8 @@ class Evaluate(WorkerOptions):
         check_reportable(scenario)
         environment, start = self.environment.build(), scenario.draw()
         settings = self._collect_settings(scenario, start, environment)
-        for controller in controllers:
-            warn_about_flight(scenario, controller, settings["time_step"])
+        for name, controller in zip(self.controllers, controllers, strict=True):
+            warn_about_flight(scenario, name, controller, settings["time_step"])
         settings["duration"] = report_duration(settings["duration"], settings["time_step"])
         environment.check_duration(settings["duration"])
         environment.check_start(start)

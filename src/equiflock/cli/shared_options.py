@@ -5,6 +5,7 @@ The options of a scenario or a body depend on its name, so `add_dynamic_options`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from itertools import pairwise, product
@@ -14,12 +15,14 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_
 import tyro
 
 from equiflock._runtime.checks import InputError, format_names, format_suggestion
-from equiflock._runtime.specs import CONSTANT_WORDS, is_union, parse_spec, read_field_docstrings
+from equiflock._runtime.specs import CONSTANT_WORDS, format_spec, is_union, parse_spec, read_field_docstrings
 from equiflock.bodies import body_names, make_body
 from equiflock.cli.jobs import WorkerOptions
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.terminal import err, out, parse_floats, parse_integers
 from equiflock.controllers.gain_schedule import describe_long_time_step
+from equiflock.controllers.loading import read_own_radius
+from equiflock.controllers.registry import parse_controller_name, split_unit_options
 from equiflock.observations.radio import Radio
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
 from equiflock.scenarios.registry import collect_options, describe_disagreement, scenario_class
@@ -118,13 +121,30 @@ def report_duration(duration: float, time_step: float) -> float:
     return flown
 
 
-def warn_about_flight(scenario: Scenario, controller: object, time_step: float) -> None:
+def warn_about_flight(scenario: Scenario, name: str, controller: object, time_step: float) -> None:
     """Print a warning if scenario and controller differ in an option that they must share, such as a pattern.
 
-    Also print one if the time step is longer than those of the controller's training.
+    Also print one if the time step is longer than those of the controller's training, or if R is not the controller's.
     """
     _print_warning(describe_disagreement(scenario, controller))
+    _print_warning(_describe_other_radius(scenario, name))
     warn_about_time_step(controller, time_step)
+
+
+def _describe_other_radius(scenario: Scenario, name: str) -> str | None:
+    """Return a warning if the R of a scenario differs from that of a controller, which is then not scaled; else None.
+
+    None for users' laws, whose units are unknown.
+    """
+    radius, own = collect_options(scenario).get("comm_radius"), read_own_radius(name)
+    if radius is None or own is None or math.isclose(radius, own, rel_tol=1e-9):
+        return None
+    head, options = parse_controller_name(name)
+    scaled = format_spec(head, **split_unit_options(options)[1], comm_radius=f"{radius:.12g}")
+    return (
+        f"{name} is for comm_radius = {own:g} and is not scaled to {radius:g}: to scale it, use {scaled}:time_scale=.. "
+        "(equiflock fit chooses the time scale)"
+    )
 
 
 def warn_about_time_step(controller: object, time_step: float) -> None:

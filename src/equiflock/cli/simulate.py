@@ -76,7 +76,7 @@ class Simulate:
         steps = count_steps(duration, self.time_step)
         controller, environment = load(self.controller), self.environment.build()
         environment.check_duration(duration)
-        warn_about_flight(scenario, controller, self.time_step)
+        warn_about_flight(scenario, self.controller, controller, self.time_step)
         with progress() as bar:
             task = bar.add_task(PREPARING_TEXT, total=steps)
             start = run_interruptibly(scenario.draw)

@@ -152,7 +152,12 @@ class Sweep(WorkerOptions):
 
     def _print_results(self, summary: pd.DataFrame) -> None:
         """Print a row per point, without axes that have a single value, and the metrics with their intervals."""
-        from equiflock.evaluation.flight_statistics import FEWEST_FLOCKS, SUMMARY_COLUMNS, format_summary
+        from equiflock.evaluation.flight_statistics import (
+            FEWEST_FLOCKS,
+            SUMMARY_COLUMNS,
+            format_heading,
+            format_summary,
+        )
 
         axes = [name for name in summary.columns[1:] if name not in ("metric", *SUMMARY_COLUMNS)]
         keys = ["controller", *(name for name in axes if summary[name].nunique(dropna=False) > 1)]
@@ -163,7 +168,7 @@ class Sweep(WorkerOptions):
             rows.setdefault(point, [_format_axis_value(value) for value in point]).append(format_summary(row))
         metrics = list(dict.fromkeys(summary.metric))
         header = [name if name == "controller" else name.replace("_", "\n") for name in keys]
-        header += [HEADINGS.get(name, name.replace("_", "\n")) for name in metrics]
+        header += [HEADINGS.get(name) or format_heading(name) for name in metrics]
         ranges = "; in brackets the range over trainings" if summary.trainings.max() > 1 else ""
         title = f"median or share over {self.flocks} flocks with 95% interval{ranges}"
         print_column_blocks(title, header, list(rows.values()), keys=len(keys))

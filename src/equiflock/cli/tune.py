@@ -103,7 +103,7 @@ class Tune:
         """Print every measure of the initial weights and of the best candidate, on held-out flocks."""
         rows = []
         for task, before, after in zip(tuning.tasks, best.initial_measurements, best.measurements, strict=True):
-            rows += [[f"{task.scenario} {name}", f"{before[name]:.3g}", f"{after[name]:.3g}"] for name in after]
+            rows += [[f"{task.name} {name}", f"{before[name]:.3g}", f"{after[name]:.3g}"] for name in after]
         title = f"{self.recipe.validation_flocks} held-out flocks of each task; cost {best.cost:.4g}"
         print_table(title, (("", "initial", f"generation {best.generation}"), rows))
         if (orbit := tuning.genome.decode(best.vector).orbit) is not None:

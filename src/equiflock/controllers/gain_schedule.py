@@ -102,18 +102,19 @@ def as_sampled_function(controller: Controller, gain: float) -> Callable[..., ND
     function = as_numpy_function(controller)
     # The compiled form of a torch module.
     scale_compiled = getattr(function, "scale_output", None)
-    return _multiply(function, gain) if scale_compiled is None else scale_compiled(gain)
+    return multiply_output(function, gain) if scale_compiled is None else scale_compiled(gain)
 
 
-def _multiply(function: Callable[..., NDArray[Any]], gain: float) -> Callable[..., NDArray[Any]]:
-    """Return the function with its result multiplied by a gain."""
+def multiply_output(function: Callable[..., Any], factor: float) -> Callable[..., NDArray[Any]]:
+    """Return the function with its accelerations multiplied by a factor, as float64."""
 
     def evaluate(*inputs: Any) -> Any:
         accelerations = function(*inputs)
         try:
-            return np.multiply(accelerations, gain, dtype=np.float64)
+            return np.multiply(accelerations, factor, dtype=np.float64)
         except (TypeError, ValueError):  # not numbers: the flight raises the error
             return accelerations
 
+    # A factor does not depend on the order of agents.
     evaluate.order_independent = getattr(function, "order_independent", False)  # type: ignore[attr-defined]
     return evaluate

@@ -22,6 +22,7 @@ from equiflock.controllers.registry import (
     controller_names,
     controller_options,
     find_factory,
+    is_bundled,
     is_module,
     parse_controller_name,
     split_unit_options,
@@ -169,6 +170,19 @@ def find_weights_file(name: str, **options: Any) -> Path | None:
         except TypeError as error:
             raise _make_options_error(name, options, error) from None
     return Path(name) if find_factory(name) is None and name.endswith(WEIGHTS_SUFFIX) else None
+
+
+def read_own_radius(name: str) -> float | None:
+    """Return the R that a controller is for, in the flock's unit of length; None for a user's law, whose R is unknown.
+
+    It is the option `comm_radius`, or the R of the training of its weights, or 1 for a law of the package.
+    """
+    units, own = split_unit_options(parse_controller_name(name).options)
+    if "comm_radius" in units:
+        return float(units["comm_radius"])
+    if (file := find_weights_file(name, **own)) is not None:
+        return read_training_radius(file)
+    return 1.0 if is_bundled(name) else None
 
 
 def has_open_seed(name: str) -> bool:

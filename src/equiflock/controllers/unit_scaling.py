@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, check_positive
-from equiflock.controllers.gain_schedule import GainSchedule, get_gain_schedule
+from equiflock.controllers.gain_schedule import GainSchedule, get_gain_schedule, multiply_output
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import check_comm_radius, check_scale
@@ -84,15 +83,11 @@ class ScaledController:
         function = as_numpy_function(self.controller)
 
         def evaluate(*inputs: Any) -> Any:
-            accelerations = self._evaluate_unscaled(function, inputs)
-            try:
-                return np.multiply(accelerations, self.acceleration_scale, dtype=np.float64)
-            except (TypeError, ValueError):  # not numbers: the flight raises the error
-                return accelerations
+            return self._evaluate_unscaled(function, inputs)
 
         # Scaling does not depend on the order of agents.
         evaluate.order_independent = getattr(function, "order_independent", False)  # type: ignore[attr-defined]
-        return evaluate
+        return multiply_output(evaluate, self.acceleration_scale)
 
     def _evaluate_unscaled(self, controller: Any, inputs: tuple[Any, ...]) -> Any:
         """Return accelerations in the controller's units, which the observations, the last input, already have."""

@@ -12,6 +12,7 @@ import pandas as pd
 from jaxtyping import Float64
 
 from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.simulation.metrics import METRICS
 
 QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 
@@ -87,6 +88,6 @@ def draw_measure_curves(table: pd.DataFrame, path: str | os.PathLike[str], measu
         smallest, largest = np.fmin.reduce(values), np.fmax.reduce(values)  # without NaN, unless there is nothing else
         narrow = bool(smallest >= 0.1 * largest)
         scale: Literal["linear", "log"] = "log" if 0.0 <= smallest < 0.1 * largest else "linear"
-        label = measure.replace("_", " ")
+        label = METRICS.parts[measure].label if measure in METRICS.parts else measure.replace("_", " ")
         panels.append(CurvePanel(curves.x, "time (s)", label, lines, scale, has_overlapping_lines=narrow))
     return draw_panels(panels, path)

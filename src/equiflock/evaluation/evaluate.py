@@ -24,6 +24,7 @@ from equiflock.evaluation.flight_statistics import (
     FAILED,
     check_user_metrics,
     compare_flights,
+    format_heading,
     format_summary,
     is_share,
     summarize_flights,
@@ -381,10 +382,9 @@ def _select_own_measures(scenario: Scenario) -> dict[str, Measure]:
 
 
 def _format_heading(metric: str) -> str:
-    """Return the heading of a metric's column; for a user's metric, with how the values of a flight become one."""
+    """Return the heading of a column of the printed table."""
     if metric in HEADINGS:
         return HEADINGS[metric]
     if metric.startswith(ENDED_PREFIX):
         return metric.removeprefix(ENDED_PREFIX).replace(" ", "\n")
-    over_time = METRICS.parts[metric].over_time if metric in METRICS.parts else "end"
-    return metric.replace("_", "\n") + ("\nat end" if over_time == "end" else f"\n{over_time}")
+    return format_heading(metric)

@@ -6,6 +6,7 @@ A table has the columns `flock`, one per metric, and others that identify contro
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from jaxtyping import Float64
 
 from equiflock._runtime.checks import InputError
 from equiflock.evaluation.curves import QUARTILES
-from equiflock.simulation.metrics import METRICS, list_user_metrics
+from equiflock.simulation.metrics import METRICS, format_title, list_user_metrics
 from equiflock.statistics import (
     Comparison,
     Estimate,
@@ -48,6 +49,8 @@ SUMMARY_COLUMNS = (
 """Columns of `summarize_flights`: numbers of flocks and trainings, quartiles over both, or the share of flocks instead,
 the 95% interval of the median or share, the interquartile mean with its interval, and the range over trainings of the
 median or share."""
+HEADING_WIDTH = 12
+"""Characters of a line in the heading of a column; longer words are not broken."""
 FEWEST_FLOCKS = 6
 """Fewer flocks have no 95% interval of their median: it is outside of all of them with a probability above 5%."""
 
@@ -119,6 +122,11 @@ def format_estimate(row: Any) -> str:
     return found.percent if share else str(found)
 
 
+def format_heading(metric: str) -> str:
+    """Return the heading of a metric's column, its title in short lines."""
+    return fill(format_title(metric), HEADING_WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
 def format_summary(row: Any) -> str:
     """Return value and interval of a row of `summarize_flights`; of several trainings also their range, in a new line.
 
@@ -144,10 +152,12 @@ def compare_flights(flights: pd.DataFrame, directions: Mapping[str, bool | None]
     have a value in every training of both controllers; without any, n = 0 and the other columns are NaN.
     """
     first, *others = dict.fromkeys(flights.controller)
+    own = {name: flights[flights.controller == name] for name in (first, *others)}
+    first_values = {metric: read_values(own[first], metric) for metric in directions}
     rows = []
     for name in others:
         for metric, larger_is_better in directions.items():
-            one, other = (read_values(flights[flights.controller == each], metric) for each in (name, first))
+            one, other = read_values(own[name], metric), first_values[metric]
             common = one.columns.intersection(other.columns)
             row: dict[str, Any] = {"controller": name, "compared_with": first, "metric": metric, "n": len(common)}
             rows.append(row)

@@ -222,12 +222,11 @@ def _format_exactly(number: float) -> str:
 
 def _format_margin(margin: Margin, factor: float, unit: str) -> str:
     """Return a margin in a unit, with the share of successful flocks."""
-    successes, n = round(margin.share.value * margin.share.n), margin.share.n
-    interval = f"{margin.share.low:.0%} to {margin.share.high:.0%}"
+    successes = f"{margin.share.percent} of {margin.share.n} flocks"
     if margin.value is None:
-        return f"no margin: at 0{unit} only {successes} of {n} flocks ({interval}) succeed"
+        return f"no margin: at 0{unit} only {successes} succeed"
     bound = "at least" if margin.is_bound else "up to"
-    return f"{bound} {factor * margin.value:.3g}{unit} ({successes} of {n} flocks, {interval})"
+    return f"{bound} {factor * margin.value:.3g}{unit}, with {successes}"
 
 
 def fit_robot(

@@ -103,10 +103,11 @@ def summarize(run: Trajectory) -> list[MetricSummary]:
 
 def _summarize_series(run: Trajectory, name: str) -> MetricSummary:
     """Return the row of a recorded series: its metric over the flight, or the final value if it is no metric."""
+    title = metrics.format_title(name)
     if name not in metrics.METRICS.parts:
-        return MetricSummary(f"{name.replace('_', ' ')}, end", run.series[name][-1])
+        return MetricSummary(title, run.series[name][-1])
     metric = metrics.get_metric(name)
-    return MetricSummary(f"{metric.label}, {metric.over_time}", metric.summarize(run), metric.is_share)
+    return MetricSummary(title, metric.summarize(run), metric.is_share)
 
 
 def summarize_outcomes(run: Trajectory, scenario: Scenario) -> list[list[str]]:

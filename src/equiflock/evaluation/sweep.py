@@ -36,7 +36,7 @@ from equiflock.protocols import Controller
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation import metrics
 from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
-from equiflock.simulation.metrics import get_metric, list_user_metrics
+from equiflock.simulation.metrics import format_title, get_metric, list_user_metrics
 from equiflock.simulation.simulate import count_steps, simulate
 
 REALISED = "iman_realised"
@@ -241,7 +241,7 @@ def build_sweep_jobs(
 
 def list_metrics() -> dict[str, str]:
     """Return the titles of a sweep's metrics by name, with those of users."""
-    return METRIC_TITLES | {metric.name: f"{metric.label}, {metric.over_time}" for metric in list_user_metrics()}
+    return METRIC_TITLES | {metric.name: format_title(metric.name) for metric in list_user_metrics()}
 
 
 def list_axes(table: pd.DataFrame) -> list[str]:

@@ -48,7 +48,7 @@ class Metric:
     name: str
     function: Callable[[Moment], Any]
     label: str
-    """Title of its row in tables."""
+    """Title of its row or column in tables."""
     over_time: OverTime = "end"
     larger_is_better: bool = False
     is_share: bool = False
@@ -113,7 +113,7 @@ def metric(
 
     Args:
         name: its name, and its column in tables.
-        label: title of its row in tables; default: the first line of the docstring, or the name.
+        label: title of its row or column in tables; default: the first line of the docstring, or the name.
         over_time: "end" for the last value, "mean", "integral" for dt times the sum, "smallest", "largest", or "rms"
             for the root of the mean square.
         larger_is_better: whether comparisons count a larger value as an improvement.
@@ -152,6 +152,15 @@ def metric_names() -> tuple[str, ...]:
 def get_metric(name: str, argument: str = "") -> Metric:
     """Return the metric of that name; raise InputError, which names the argument, if there is none."""
     return METRICS.find(name, argument)
+
+
+def format_title(name: str) -> str:
+    """Return the title of a metric in tables: its label, and how the values of a flight become one.
+
+    A recorded series that is no metric has its name, and its last value.
+    """
+    metric = METRICS.parts.get(name)
+    return f"{name.replace('_', ' ')}, end" if metric is None else f"{metric.label}, {metric.over_time}"
 
 
 def list_user_metrics() -> tuple[Metric, ...]:

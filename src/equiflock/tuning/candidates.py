@@ -72,7 +72,7 @@ class CandidateJob:
     @property
     def labels(self) -> dict[str, Any]:
         """Columns that identify the job's row."""
-        return {"candidate": self.candidate, "task": self.task.scenario}
+        return {"candidate": self.candidate, "task": self.task.name}
 
     def run(self) -> pd.DataFrame:
         """Fly the task; return one row, with a column for each measure of the task."""

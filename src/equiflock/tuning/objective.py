@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int8
 
 from equiflock._runtime.checks import InputError, NumericRangeError, check_choice, check_count, check_positive
-from equiflock._runtime.specs import Spec, format_spec, parse_weighted_specs
+from equiflock._runtime.specs import Spec, format_spec, parse_spec, parse_weighted_specs
 from equiflock.controllers.gain_schedule import compute_gain
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Role
@@ -100,8 +100,16 @@ class Task:
         check_positive("gain_margin", self.gain_margin)
         _check_numbers(self.duration, self.time_step, self.flocks)
 
+    @property
+    def name(self) -> str:
+        """Scenario with its options, and options of the flight that are not the defaults; each task has another."""
+        name, own = parse_spec(self.scenario)
+        defaults = {"duration": scenario_class(name).duration, "time_step": TIME_STEP, "gain_margin": 1.0}
+        options = {key: getattr(self, key) for key, default in defaults.items() if getattr(self, key) != default}
+        return format_spec(name, **own, **options)
+
     def build_scenario(self, flocks: int, seed: int, split: str) -> Scenario:
-        """Return the scenario with `flocks` flocks of a split, not drawn yet; other tasks draw other flocks."""
+        """Return the scenario with `flocks` flocks of a split, not drawn yet; other scenarios draw other flocks."""
         own = f"{split}, {self.scenario}"
         return make_scenario(self.scenario, {"flocks": flocks, "seed": seed, "split": own})
 
@@ -112,7 +120,7 @@ def parse_tasks(text: str) -> tuple[Task, ...]:
     Options are those of the scenario, and `duration`, `time_step`, `flocks` and `gain_margin`.
     """
     tasks = tuple(_parse_task(share, spec) for share, spec in parse_weighted_specs("tasks", text, EXAMPLE))
-    names = [task.scenario for task in tasks]
+    names = [task.name for task in tasks]
     if len(set(names)) < len(names):
         raise InputError(f"tasks must name each scenario with its options once; got {text!r}")
     return tasks
@@ -338,7 +346,7 @@ def compute_cost(
     for task, own, first, typical in zip(tasks, measurements, initial, held_out, strict=True):
         for name in weights.keys() & own.keys():
             if not (math.isfinite(first[name]) and math.isfinite(typical[name])):
-                raise InputError(f"the initial weights diverge in {task.scenario!r}: train them on it first")
+                raise InputError(f"the initial weights diverge in {task.name!r}: train them on it first")
             factor = task.share * weights[name] / max(first[name], typical[name] / 2.0, TOLERANCES[name])
             terms.append(factor * own[name])
             initial_terms.append(factor * first[name])

@@ -219,7 +219,8 @@ def add_near_obstacle_weights(
     The second set starts as the weights (the second set, if it has one) of `initial_network`; default: the network
     itself. Its channels must be a subset of the network's; the weights of other channels start at 0. The last layer of
     the second set is multiplied by `last_layer_scale`. The orbit technique is that of `initial_network`, if it has one.
-    Raise InputError if the networks do not qualify.
+    Both sets of weights share the network's gain schedule, so `initial_network` must have the same one, or none: then
+    its accelerations are those at the schedule's period. Raise InputError if the networks do not qualify.
     """
     if not _is_etdagnn(network):
         name = getattr(network, "name", type(network).__name__)
@@ -234,6 +235,11 @@ def add_near_obstacle_weights(
             f"initial weights near obstacles must be those of an ETDAGNN with a subset of {network.name}'s channels "
             f"and the same hops ({senses.hops}); got {source.name} with {source_senses.hops} hops"
         )
+    if source.gain_schedule not in (None, network.gain_schedule):
+        raise InputError(
+            f"initial weights near obstacles must have no gain schedule or that of the network, "
+            f"{network.gain_schedule}; got {source.gain_schedule}"
+        )
     architecture = replace(network.architecture, near=True, options={**network.options, "near": True})
     channels = [senses.channels.index(channel) for channel in source_senses.channels]
     tensors = {name: tensor for name, tensor in network.tensors.items() if not name.startswith("near.")}
@@ -246,7 +252,8 @@ def add_near_obstacle_weights(
         elif layer is architecture.convolutions[-1]:
             tensor = tensor * np.float32(last_layer_scale)
         tensors[f"{layer.near}.weight"] = tensor
-    return CompiledNetwork(architecture, tensors, getattr(initial_network, "orbit", None) or network.orbit)
+    orbit = getattr(initial_network, "orbit", None) or network.orbit
+    return CompiledNetwork(architecture, tensors, orbit, network.longest_time_step)
 
 
 def _is_etdagnn(network: Any) -> bool:

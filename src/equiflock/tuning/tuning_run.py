@@ -154,7 +154,7 @@ class TuningRun:
         with lock_run_dir(self.folder, KIND, self.config, OUTPUT_PATTERNS, force):
             self._check_generations()
             evaluator = _CandidateEvaluator(self, executor, on_notice, on_flight, should_stop)
-            with Journal(self.folder, [task.scenario for task in self.tasks]) as journal:
+            with Journal(self.folder, [task.name for task in self.tasks]) as journal:
                 best = self._search(evaluator, journal, on_generation)
                 journal.write()
             self._write(best)
@@ -284,7 +284,7 @@ class _CandidateEvaluator:
         values = [_parse_measurements(tables[index]) for index in range(len(flights))]
         tasks = len(self.run.tasks)
         measurements: list[Measurements] = [values[first : first + tasks] for first in range(0, len(values), tasks)]
-        write_scores(path, checksums, [task.scenario for task in self.run.tasks], measurements)
+        write_scores(path, checksums, [task.name for task in self.run.tasks], measurements)
         return measurements
 
 

@@ -191,9 +191,8 @@ def test_controller_with_a_plugin_feature_is_not_bundled(soft: None) -> None:
     "options", ["potential=soft", "clamp_by=entry:clamp=5", "cut_off=false", "attraction=0.8:aim=leaders"]
 )
 def test_student_learns_from_each_law(soft: None, options: str) -> None:
-    recipe = ef.DAgger(
-        controller="etdagnn", expert=f"tanner:{options}", epochs=2, agents=20, flocks=3, updates=3, validation_flocks=1
-    )
+    few = {"epochs": 2, "agents": 20, "flocks": 3, "duration": 0.2, "updates": 3, "validation_flocks": 1}
+    recipe = ef.DAgger(controller="etdagnn", expert=f"tanner:{options}", **few)
     losses: list[float] = []
     ef.train(recipe, on_epoch=lambda report: losses.append(report.loss))
     assert len(losses) == 2 and np.isfinite(losses).all()

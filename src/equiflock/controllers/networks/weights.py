@@ -32,6 +32,8 @@ METADATA_KEY = "equiflock"
 """Key of the only metadata entry of a file; its value is a JSON object."""
 ORBIT_KEY = "orbit"
 """Key in that object of the parameters of the orbit technique, if the weights have any."""
+LONGEST_TIME_STEP_KEY = "longest_time_step"
+"""Key in that object of the longest time step of the training's flights, if the file has no recipe."""
 
 
 class Weights(NamedTuple):
@@ -43,13 +45,14 @@ class Weights(NamedTuple):
     orbit: Orbit | None
     """Parameters of the orbit technique that the weights were tuned with, if any."""
     longest_time_step: float | None = None
-    """Longest time step of the training's flights; None if the file has no recipe."""
+    """Longest time step of the training's flights; None if unknown."""
 
 
 def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
     """Write the weights of a network or torch module, atomically; return the path.
 
-    Its attributes `name`, `options` and `orbit`, if it has them, and `extra` are the metadata, JSON-serializable.
+    Its attributes `name`, `options`, `orbit` and `longest_time_step`, if it has them, and `extra` are the metadata,
+    JSON-serializable.
     """
     metadata = {
         **(extra or {}),
@@ -58,6 +61,10 @@ def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str
     }
     if isinstance(orbit := getattr(network, "orbit", None), Orbit):
         metadata[ORBIT_KEY] = asdict(orbit)
+    # A recipe in `extra` has the time steps of the training.
+    longest = getattr(network, "longest_time_step", None)
+    if isinstance(longest, float) and _read_longest_time_step(metadata, path) is None:
+        metadata[LONGEST_TIME_STEP_KEY] = longest
     return write_tensors(collect_tensors(network), path, FORMAT, metadata)
 
 
@@ -94,10 +101,14 @@ def read_training_radius(path: str | os.PathLike[str]) -> float:
 
 
 def _read_longest_time_step(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> float | None:
-    """Return the longest time step of a file's recipe: `time_step`, or the upper end of its range, as in 0.01-0.05."""
+    """Return the longest time step of the training, from a file's metadata; None if unknown.
+
+    It is `time_step` of the recipe, or the upper end of its range, as in 0.01-0.05. Without a recipe it is an entry.
+    """
     recipe = metadata.get("recipe")
     if not isinstance(recipe, Mapping) or "time_step" not in recipe:
-        return None
+        longest = metadata.get(LONGEST_TIME_STEP_KEY)
+        return None if longest is None else check_positive(f"{LONGEST_TIME_STEP_KEY} in {path}", longest)
     try:
         longest = float(re.split(r"(?<!e)-", str(recipe["time_step"]))[-1])
     except ValueError:
