@@ -65,11 +65,11 @@ def test_other_networks_are_refused() -> None:
         add_near_obstacle_weights(compiled("tdagnn"))
 
 
-def test_initial_weights_must_have_the_same_gain_schedule_or_none() -> None:
+def test_initial_weights_must_have_the_same_gain_period_or_no_schedule() -> None:
     network = compiled("starling", gain_period=0.02)
     for period in (0.02, None):
         begun = add_near_obstacle_weights(network, compiled("starling", 7, gain_period=period))
         assert begun.gain_schedule == network.gain_schedule
-    with pytest.raises(InputError, match="must have no gain schedule or that of the network") as caught:
+    with pytest.raises(InputError, match="must have no gain schedule or one of the network's gain_period") as caught:
         add_near_obstacle_weights(network, compiled("starling", 7, gain_period=0.03))
     assert "0.02" in str(caught.value) and "0.03" in str(caught.value) and "\n" not in str(caught.value)

@@ -219,8 +219,8 @@ def add_near_obstacle_weights(
     The second set starts as the weights (the second set, if it has one) of `initial_network`; default: the network
     itself. Its channels must be a subset of the network's; the weights of other channels start at 0. The last layer of
     the second set is multiplied by `last_layer_scale`. The orbit technique is that of `initial_network`, if it has one.
-    Both sets of weights share the network's gain schedule, so `initial_network` must have the same one, or none: then
-    its accelerations are those at the schedule's period. Raise InputError if the networks do not qualify.
+    Both sets of weights share the network's gain schedule, so `initial_network` must have one of the same period, or
+    none: then its accelerations are those at that period. Raise InputError if the networks do not qualify.
     """
     if not _is_etdagnn(network):
         name = getattr(network, "name", type(network).__name__)
@@ -235,10 +235,11 @@ def add_near_obstacle_weights(
             f"initial weights near obstacles must be those of an ETDAGNN with a subset of {network.name}'s channels "
             f"and the same hops ({senses.hops}); got {source.name} with {source_senses.hops} hops"
         )
-    if source.gain_schedule not in (None, network.gain_schedule):
+    period, source_period = (getattr(each.gain_schedule, "period", None) for each in (network, source))
+    if source_period not in (None, period):
         raise InputError(
-            f"initial weights near obstacles must have no gain schedule or that of the network, "
-            f"{network.gain_schedule}; got {source.gain_schedule}"
+            f"initial weights near obstacles must have no gain schedule or one of the network's gain_period, {period}; "
+            f"got gain_period = {source_period}"
         )
     architecture = replace(network.architecture, near=True, options={**network.options, "near": True})
     channels = [senses.channels.index(channel) for channel in source_senses.channels]

@@ -49,7 +49,7 @@ class Tuning:
     near_from: str = ""
     """Weights file, or name of bundled weights, from which the second set of weights starts instead, together with its
     orbit technique parameters. If the file has a second set, that one is used. It may have fewer channels, such as a
-    training of etdagnn:aggregation=both, and must have the same gain schedule or none. Requires --near."""
+    training of etdagnn:aggregation=both, and must have the same gain_period or none. Requires --near."""
     last_layer_scale: float = 1.0
     """Factor on the last layer of the initial weights near obstacles: below 1, agents near obstacles accelerate less.
     Requires --near."""
