@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.imports import require_modules
+from equiflock.bodies.limits import check_limits, check_not_negative, resolve_limit
 from equiflock.bodies.registry import body
 from equiflock.flock import FOLLOWER, LEADER, Flock
 from equiflock.protocols import BodyStep
@@ -30,6 +31,10 @@ PHYSICS_RATE = 500
 POSITION_CONTROL_RATE = 100
 """Updates of crazyflow's position controller per second."""
 SUBSTEPS_PER_UPDATE = PHYSICS_RATE // POSITION_CONTROL_RATE
+RPM = 2.0 * np.pi / 60.0
+"""A revolution per minute, in rad/s: crazyflow's unit of motor speeds."""
+MAX_POSITION_LEAD, MAX_VELOCITY_LEAD = 1.0, 2.0
+"""Largest distance of the reference from the drone, in m, and of its velocity from the drone's, in m/s."""
 CONTROL_AGE = "position_control_age"
 """Name of the array of integers in the body state."""
 PLANE_STATE = frozenset({"height", "climb_rate"})
@@ -39,31 +44,42 @@ PLANE_STATE = frozenset({"height", "climb_rate"})
 @body("crazyflow")
 @dataclass(frozen=True)
 class Crazyflow:
-    """A Crazyflie 2.x (crazyflow's `cf2x_L250`), simulated by crazyflow.
+    """A Crazyflie 2.x (crazyflow's `cf2x_L250`), simulated by crazyflow, in metres and seconds, z up.
 
     A command a moves the reference of the drone's position controller, r_ref' = v_ref, v_ref' = a, and the controller
-    receives r_ref, v_ref and a 100 times per second. D = 3 flies in space, with the third axis up; D = 2 holds the
-    height 0. The time step must be a multiple of 0.002 s, crazyflow's own.
+    receives r_ref, v_ref and a 100 times per second. A reference that is more than 1 m or 2 m/s ahead of the drone
+    waits for it, as that of `Quadrotor`. For D = 3 the flock flies in space; for D = 2 it flies at a `height`, which is
+    part of the body state. The time step must be a multiple of 0.002 s, crazyflow's own.
 
-    The state, arrays (B, N, ..) in SI units with z up:
+    The state, arrays (B, N, ..):
 
     - "reference_position", "reference_velocity" (3): r_ref and v_ref. A drone hovers 2.3 cm below its reference, since
       the firmware's controller assumes a lighter drone.
-    - "attitude" (4): quaternion x, y, z, w from the drone's frame to that of the flock.
-    - "angular_velocity" (3), "last_angular_velocity" (3): in the drone's frame, now and one substep ago.
-    - "rotor_speeds" (4): revolutions per minute.
+    - "quaternion" (4): (x, y, z, w) from body to world.
+    - "body_rates" (3), "last_body_rates" (3): in rad/s, now and one substep ago.
+    - "motor_speeds" (4): in rad/s.
     - "position_integral" (3), "attitude_integral" (3): integral terms of the controllers.
     - "attitude_command" (4): roll, pitch, yaw and thrust that the position controller commanded last.
     - "position_control_age": substeps since the position controller ran, an integer; it runs again at 5.
     - "height", "climb_rate": position and velocity along z, only if D = 2.
     """
 
+    max_acceleration: float | None = None
+    """Largest 2-norm of the commanded acceleration, in m/s^2; larger commands are scaled down. None: 15, about what the
+    motors can do."""
+    height: float = 1.0
+    """Height at which drones of a flock with D = 2 start and stay, in m."""
+
+    def __post_init__(self) -> None:
+        check_limits(self, "max_acceleration")
+        check_not_negative(self, "height")
+
     def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
-        """Return the state beyond position and velocity: level drones in steady hover, which do not accelerate.
+        """Return the state of level drones in steady hover, which do not accelerate without a command.
 
         Raise InputError if the extra `drones` is not installed, or D is not 2 or 3.
         """
-        return make_hover_state(flock.positions, flock.velocities, load_simulator().hover)
+        return make_hover_state(flock.positions, flock.velocities, self.height, load_simulator().hover)
 
     def advance(self, step: BodyStep) -> None:
         """Move the active flocks by one time step, in place.
@@ -72,14 +88,15 @@ class Crazyflow:
         Raise InputError if the time step is not a multiple of 0.002 s.
         """
         simulator = load_simulator()
-        substeps = count_substeps(step.time_step)
-        moved = np.zeros(step.roles.shape, bool)
-        moved[step.active] = True
-        leaders, followers = moved & (step.roles == LEADER), moved & (step.roles == FOLLOWER)
+        is_active = np.zeros((len(step.positions), 1), bool)
+        is_active[step.active] = True
+        leaders, followers = is_active & (step.roles == LEADER), is_active & (step.roles == FOLLOWER)
 
-        # crazyflow moves all drones, so that it compiles once per number of drones; followers take over the result.
+        # crazyflow moves all drones, so that it compiles once per number of drones; only followers take the result.
+        substeps = count_substeps(step.time_step)
         if followers.any():
-            drones, dimensions = fly_drones(simulator, step, substeps), step.positions.shape[2]
+            commands = clamp_norm(pad_to_space(step.accelerations), min(resolve_limit(self.max_acceleration), 15.0))
+            drones, dimensions = fly_drones(simulator, step, commands, substeps), step.positions.shape[2]
             step.positions[followers] = drones["position"][followers][:, :dimensions]
             step.velocities[followers] = drones["velocity"][followers][:, :dimensions]
             for name, array in step.state.items():
@@ -87,7 +104,7 @@ class Crazyflow:
 
         if leaders.any():
             step.positions[leaders] += step.velocities[leaders] * step.time_step
-            hover = make_hover_state(step.positions, step.velocities, simulator.hover)
+            hover = make_hover_state(step.positions, step.velocities, self.height, simulator.hover)
             for name, array in step.state.items():
                 array[leaders] = hover[name][leaders]
 
@@ -95,8 +112,8 @@ class Crazyflow:
 class Hover(NamedTuple):
     """The steady state of a drone without commands and drag."""
 
-    rotor_speed: float
-    """Revolutions per minute at which four rotors carry the weight."""
+    motor_speed: float
+    """Speed at which four motors carry the weight, in rad/s."""
     integral: float
     """Vertical integral term of the position controller, at its limit."""
     offset: float
@@ -166,43 +183,39 @@ def _compute_hover(sim: Any) -> Hover:
     gravity = -float(physics.gravity_vec[2])
     weight = float(physics.mass[0]) * gravity
     _, linear, quadratic = np.asarray(physics.rpm2thrust[0], float)
-    rotor_speed = (-linear + np.sqrt(linear**2 + quadratic * weight)) / (2.0 * quadratic)
+    revolutions_per_minute = (-linear + np.sqrt(linear**2 + quadratic * weight)) / (2.0 * quadratic)
     # The controller scales its force to the thrust, and assumes another mass. The integral term at its limit and the
     # proportional term of the offset add what is missing.
     scale = float(controller["mass_thrust"] / controller["pwm_max"] * 4.0 * controller["thrust_max"])
     missing = weight / scale - float(controller["mass"]) * gravity
     integral = float(controller["int_err_max"][2])
     offset = (missing - float(controller["ki"][2]) * integral) / float(controller["kp"][2])
-    return Hover(float(rotor_speed), integral, offset, weight)
+    return Hover(float(revolutions_per_minute) * RPM, integral, offset, weight)
 
 
-def make_hover_state(positions: NDArray[Any], velocities: NDArray[Any], hover: Hover) -> dict[str, NDArray[Any]]:
+def make_hover_state(
+    positions: NDArray[Any], velocities: NDArray[Any], height: float, hover: Hover
+) -> dict[str, NDArray[Any]]:
     """Return the body state of level drones in steady hover at positions and velocities (B, N, D).
 
-    Raise InputError if D is not 2 or 3.
+    `height` is that of flocks with D = 2. Raise InputError if D is not 2 or 3.
     """
-    agents = positions.shape[:2]
-    if positions.shape[2] not in (2, 3):
-        raise InputError(f"a crazyflow drone needs a flock with D = 2 or 3; got D = {positions.shape[2]}")
+    B, N, D = positions.shape
+    if D not in (2, 3):
+        raise InputError(f"the body 'crazyflow' needs a flock with D = 2 or 3; got D = {D}")
     state = {
-        "reference_position": _pad_to_space(positions),
-        "reference_velocity": _pad_to_space(velocities),
-        "attitude": np.zeros((*agents, 4)),
-        "angular_velocity": np.zeros((*agents, 3)),
-        "last_angular_velocity": np.zeros((*agents, 3)),
-        "rotor_speeds": np.full((*agents, 4), hover.rotor_speed),
-        "position_integral": np.zeros((*agents, 3)),
-        "attitude_integral": np.zeros((*agents, 3)),
-        "attitude_command": np.zeros((*agents, 4)),
-        CONTROL_AGE: np.full(agents, SUBSTEPS_PER_UPDATE),
+        "reference_position": pad_to_space(positions, height) + np.array([0.0, 0.0, hover.offset]),
+        "reference_velocity": pad_to_space(velocities),
+        "quaternion": np.tile([0.0, 0.0, 0.0, 1.0], (B, N, 1)),
+        "body_rates": np.zeros((B, N, 3)),
+        "last_body_rates": np.zeros((B, N, 3)),
+        "motor_speeds": np.full((B, N, 4), hover.motor_speed),
+        "position_integral": np.tile([0.0, 0.0, hover.integral], (B, N, 1)),
+        "attitude_integral": np.zeros((B, N, 3)),
+        "attitude_command": np.tile([0.0, 0.0, 0.0, hover.thrust_command], (B, N, 1)),
+        CONTROL_AGE: np.full((B, N), SUBSTEPS_PER_UPDATE),
     }
-    state["reference_position"][..., 2] += hover.offset
-    state["attitude"][..., 3] = 1.0
-    state["position_integral"][..., 2] = hover.integral
-    state["attitude_command"][..., 3] = hover.thrust_command
-    if positions.shape[2] == 2:
-        state |= {"height": np.zeros(agents), "climb_rate": np.zeros(agents)}
-    return state
+    return state if D == 3 else state | {"height": np.full((B, N), height), "climb_rate": np.zeros((B, N))}
 
 
 def count_substeps(time_step: float) -> int:
@@ -215,34 +228,52 @@ def count_substeps(time_step: float) -> int:
     return substeps
 
 
-def fly_drones(simulator: Simulator, step: BodyStep, substeps: int) -> dict[str, NDArray[Any]]:
-    """Return position, velocity and body state of all drones after a time step, arrays (B, N, ..); change nothing."""
+def fly_drones(simulator: Simulator, step: BodyStep, commands: NDArray[Any], substeps: int) -> dict[str, NDArray[Any]]:
+    """Return position, velocity and body state of all drones after a time step, arrays (B, N, ..); change nothing.
+
+    `commands` are accelerations (B, N, 3).
+    """
     state, time_step, agents = step.state, step.time_step, step.roles.shape
-    position, velocity = _pad_to_space(step.positions), _pad_to_space(step.velocities)
-    acceleration = _pad_to_space(step.accelerations)
+    position, velocity = pad_to_space(step.positions), pad_to_space(step.velocities)
     if "height" in state:
         position[..., 2], velocity[..., 2] = state["height"], state["climb_rate"]
-    reference, reference_velocity = state["reference_position"], state["reference_velocity"]
+    # The reference waits for a drone at its limits. Positions are relative to the present ones from here on, so that
+    # float32 suffices at any distance from the origin.
+    lead = clamp_norm(state["reference_position"] - position, MAX_POSITION_LEAD)
+    reference_velocity = velocity + clamp_norm(state["reference_velocity"] - velocity, MAX_VELOCITY_LEAD)
 
-    # crazyflow has positions relative to the present ones, so that float32 suffices at any distance from the origin.
-    arrays = {**state, "velocity": velocity, "acceleration": acceleration, "reference_position": reference - position}
+    arrays = {name: array for name, array in state.items() if name not in PLANE_STATE}
+    arrays |= {"reference_position": lead, "reference_velocity": reference_velocity}
+    arrays |= {"velocity": velocity, "acceleration": commands}
     drones = agents[0] * agents[1]
-    flat = {name: arrays[name].reshape(drones, *arrays[name].shape[2:]) for name in sorted(arrays.keys() - PLANE_STATE)}
+    flat = {name: array.reshape(drones, *array.shape[2:]) for name, array in arrays.items()}
     result = simulator.fly(simulator.make_data(drones), flat, substeps)
 
     moved = {name: np.asarray(array).reshape(*agents, *array.shape[1:]) for name, array in result.items()}
     moved["position"] = position + moved["displacement"]
-    moved["reference_position"] = reference + reference_velocity * time_step + 0.5 * acceleration * time_step**2
-    moved["reference_velocity"] = reference_velocity + acceleration * time_step
+    moved["reference_position"] = (
+        position + lead + reference_velocity * time_step + 0.5 * commands * time_step * time_step
+    )
+    moved["reference_velocity"] = reference_velocity + commands * time_step
     moved["height"], moved["climb_rate"] = moved["position"][..., 2], moved["velocity"][..., 2]
     return moved
 
 
-def _pad_to_space(vectors: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy of vectors (B, N, D) with three components, of which the third is 0 if D = 2."""
-    padded = np.zeros((*vectors.shape[:2], 3))
+def pad_to_space(vectors: NDArray[Any], third: float = 0.0) -> NDArray[Any]:
+    """Return a copy of vectors (B, N, D) with three components, of which the third is `third` if D = 2."""
+    padded = np.full((*vectors.shape[:2], 3), third)
     padded[..., : vectors.shape[2]] = vectors
     return padded
+
+
+def clamp_norm(vectors: NDArray[Any], max_norm: float) -> NDArray[Any]:
+    """Return vectors (B, N, 3), those longer than `max_norm` scaled down to it."""
+    # The norm relative to the largest entry, whose squares do not overflow.
+    largest = np.maximum(np.abs(vectors).max(axis=-1, keepdims=True), max_norm)
+    units = vectors / largest
+    norms = np.linalg.norm(units, axis=-1, keepdims=True)
+    clamped: NDArray[Any] = np.where(norms * largest > max_norm, units / np.maximum(norms, 1e-300) * max_norm, vectors)
+    return clamped
 
 
 def _compile_flight(take_step: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
@@ -262,9 +293,9 @@ def _compile_flight(take_step: Callable[..., Any]) -> Callable[..., dict[str, An
         states = states.replace(
             pos=jnp.zeros_like(states.pos),
             vel=values["velocity"],
-            quat=values["attitude"],
-            ang_vel=values["angular_velocity"],
-            rotor_vel=values["rotor_speeds"],
+            quat=values["quaternion"],
+            ang_vel=values["body_rates"],
+            rotor_vel=values["motor_speeds"] / RPM,
         )
         # The position controller ran last at step 0, the attitude controller at the step before this one.
         steps = jnp.asarray(arrays[CONTROL_AGE], jnp.int32)[:, None]
@@ -274,7 +305,7 @@ def _compile_flight(take_step: Callable[..., Any]) -> Callable[..., dict[str, An
                 steps=steps - 1,
                 staged_cmd=values["attitude_command"],
                 r_int_error=values["attitude_integral"],
-                prev_ang_vel=values["last_angular_velocity"],
+                prev_ang_vel=values["last_body_rates"],
             ),
             force_torque=controls.force_torque.replace(steps=steps - 1),
         )
@@ -285,10 +316,10 @@ def _compile_flight(take_step: Callable[..., Any]) -> Callable[..., dict[str, An
         values = {
             "displacement": states.pos,
             "velocity": states.vel,
-            "attitude": states.quat,
-            "angular_velocity": states.ang_vel,
-            "last_angular_velocity": controls.attitude.prev_ang_vel,
-            "rotor_speeds": states.rotor_vel,
+            "quaternion": states.quat,
+            "body_rates": states.ang_vel,
+            "last_body_rates": controls.attitude.prev_ang_vel,
+            "motor_speeds": states.rotor_vel * RPM,
             "position_integral": controls.state.pos_err_i,
             "attitude_integral": controls.attitude.r_int_error,
             "attitude_command": controls.attitude.staged_cmd,
