@@ -99,7 +99,7 @@ class Quadrotor:
     """Acceleration per m of vertical distance from the reference, in 1/s^2."""
     climb_gain: float = 14.7
     """Acceleration per m/s of difference in vertical velocity, in 1/s."""
-    attitude_bandwidth: float = 20.0
+    attitude_bandwidth: float = 25.0
     """p, in rad/s: all three poles of roll and pitch with their motors are at -p, those of yaw at -p / 4."""
 
     def __post_init__(self) -> None:
