@@ -25,7 +25,7 @@ from equiflock.flock import FOLLOWER, OBSTACLE, Flock
 from equiflock.graph.radius_graph import radius_graph
 from equiflock.protocols import BodyStep
 
-DRONES_PER_THREAD = 50
+DRONES_PER_THREAD = 100
 """Minimum number of drones per thread: far below that of other bodies, as a step of a drone takes microseconds."""
 LONGEST_SUBSTEP = 0.005
 """Upper bound of `max_substep`, in seconds: with longer ones the attitude loop would be unstable."""
