@@ -45,7 +45,7 @@ def draw_smooth_commands(rng: np.random.Generator, largest: float) -> NDArray[np
     amplitudes = rng.normal(size=(4, DRONES, 3))
     waves = (amplitudes * np.sin(rates * times[:, None, None, None] + phases)).sum(axis=1)
     largest_norms = np.linalg.norm(waves, axis=2).max(axis=0)
-    return (largest * waves / largest_norms[:, None]).astype(np.float32)
+    return np.asarray(largest * waves / largest_norms[:, None], np.float32)
 
 
 def draw_step_commands(rng: np.random.Generator, size: float) -> NDArray[np.float32]:
@@ -54,7 +54,7 @@ def draw_step_commands(rng: np.random.Generator, size: float) -> NDArray[np.floa
     directions = rng.normal(size=(DRONES, 3))
     directions *= size / np.linalg.norm(directions, axis=1, keepdims=True)
     signs = ((times >= 0.5) & (times < 1.5)).astype(float) - ((times >= 3.0) & (times < 4.0))
-    return (signs[:, None, None] * directions).astype(np.float32)
+    return np.asarray(signs[:, None, None] * directions, np.float32)
 
 
 def draw_commands(seed: int = 0) -> NDArray[np.float32]:
@@ -136,6 +136,8 @@ def speed(drones: int = 100, rate: float = 50.0, duration: float = 20.0) -> None
     rows = []
     for dimensions in (2, 3):
         start = ef.random_disk(agents=drones, comm_radius=5.0, min_separation=0.5, max_speed=0.5, dimensions=dimensions)
+        if dimensions == 3:
+            start = ef.Flock(start.positions + np.array([0.0, 0.0, START_HEIGHT]), start.velocities)
         for name in ("crazyflow", "quadrotor"):
             seconds = []
             for length in (2.0 / rate, duration, duration):

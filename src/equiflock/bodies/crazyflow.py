@@ -8,6 +8,7 @@ substeps of a time step and reads the state back. Drones do not touch each other
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import warnings
@@ -25,6 +26,10 @@ from equiflock.bodies.limits import check_limits, check_not_negative, resolve_li
 from equiflock.bodies.registry import body
 from equiflock.flock import FOLLOWER, LEADER, Flock
 from equiflock.protocols import BodyStep
+
+if importlib.util.find_spec("crazyflow") is not None:
+    # crazyflow needs this setting, which scipy reads once, and Numba imports scipy when it loads the first kernel.
+    os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 PHYSICS_RATE = 500
 """Euler steps of crazyflow, and updates of its attitude controller, per second."""
@@ -139,21 +144,20 @@ def load_simulator() -> Simulator:
     Raise InputError if the extra `drones` is not installed, or parts of scipy were imported without SCIPY_ARRAY_API=1.
     """
     require_modules("drones", "the body 'crazyflow'", "crazyflow", "jax")
-    # scipy reads the variable when its first subpackage is imported; crazyflow refuses to start without it.
-    os.environ["SCIPY_ARRAY_API"] = "1"
+    import jax
+    from scipy.spatial.transform import Rotation
+
+    rotated = Rotation.from_quat(jax.numpy.ones(4)).as_quat()
+    if os.environ.get("SCIPY_ARRAY_API") != "1" or not isinstance(rotated, jax.Array):
+        raise InputError(
+            "the body 'crazyflow' needs scipy with the environment variable SCIPY_ARRAY_API=1: "
+            "import equiflock before scipy, or set the variable before Python starts"
+        )
     # mujoco-mjx prints that it cannot find its optional GPU backend.
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import crazyflow
-        import jax
-    from scipy.spatial.transform import Rotation
-
-    if not isinstance(Rotation.from_quat(jax.numpy.ones(4)).as_quat(), jax.Array):
-        raise InputError(
-            "the body 'crazyflow' needs scipy with the environment variable SCIPY_ARRAY_API=1, and scipy was imported "
-            "without it: set the variable before Python starts"
-        )
-    from crazyflow.sim.pipeline import remove_fn
+        from crazyflow.sim.pipeline import remove_fn
 
     sim = crazyflow.Sim(
         n_worlds=1,
