@@ -1,7 +1,7 @@
 """A Crazyflie simulated by crazyflow, the independent check of our own quadrotor; needs the extra `drones`.
 
 crazyflow (JAX, float32) has the rigid body with rotor lag and drag of a Crazyflie 2.x, and the Mellinger controller of
-its firmware. This module gives every drone a world of its own, writes the body state into crazyflow's data, runs the
+its firmware. This module simulates each drone in a separate world: it writes the body state into crazyflow's data, runs the
 substeps of a time step and reads the state back. Drones do not touch each other and have no floor and no downwash.
 """
 
@@ -132,7 +132,7 @@ class Simulator(NamedTuple):
 
     hover: Hover
     make_data: Callable[[int], Any]
-    """Return crazyflow's data of that many drones, each in a world of its own."""
+    """Return crazyflow's data of that many drones, each in a separate world."""
     fly: Callable[..., dict[str, Any]]
     """Compiled function (data, arrays, substeps) -> arrays; see `_compile_flight`."""
 
