@@ -1,8 +1,8 @@
 """A Crazyflie simulated by crazyflow, the independent check of our own quadrotor; needs the extra `drones`.
 
 crazyflow (JAX, float32) has the rigid body with rotor lag and drag of a Crazyflie 2.x, and the Mellinger controller of
-its firmware. This module simulates each drone in a separate world: it writes the body state into crazyflow's data, runs the
-substeps of a time step and reads the state back. Drones do not touch each other and have no floor and no downwash.
+its firmware. This module simulates each drone in a separate world: it writes the body state into crazyflow's data, runs
+the substeps of a time step and reads the state back. Drones do not touch each other and have no floor and no downwash.
 """
 
 from __future__ import annotations
