@@ -162,7 +162,7 @@ def test_the_integration_is_of_second_order() -> None:
     exact = integrate(start, Quadrotor(max_substep=1e-5), 1800.0, 0.4)
     errors = []
     for h in (0.004, 0.002, 0.001):
-        end = integrate(start, Quadrotor(max_substep=h), 1800.0, 0.4)
+        end = integrate(start, Quadrotor(max_substep=h, attitude_bandwidth=10.0), 1800.0, 0.4)
         errors.append(np.abs(np.concatenate(end) - np.concatenate(exact)).max())
     orders = np.log2(np.divide(errors[:-1], errors[1:]))
     assert (np.abs(orders - 2.0) < 0.1).all()
@@ -225,8 +225,8 @@ def test_the_tilt_is_limited(max_tilt: float) -> None:
     for step in range(150):
         positions, velocities, state = move(body, flock, np.array([[[50.0 * (-1) ** (step // 50), 0, 0]]]), 0.02, state)
         flock, largest = Flock(positions, velocities), max(largest, float(tilts(state).max()))
-    # The attitude overshoots a little where the command is reversed.
-    assert 0.9 * max_tilt < largest < 1.2 * max_tilt
+    # The attitude may overshoot a little where the command is reversed.
+    assert 0.9 * max_tilt < largest < 1.1 * max_tilt
     assert abs(flock.positions[0, 0, 2] - 5.0) < 0.5
 
 
@@ -243,7 +243,7 @@ def test_large_values_from_outside_leave_finite_numbers() -> None:
 
 
 @given(st.floats(-1.0, 3.0), st.lists(st.floats(-1e-2, 1e-2), min_size=3, max_size=3))
-def test_motors_give_up_yaw_before_thrust_and_thrust_before_attitude(thrust: float, torques: list[float]) -> None:
+def test_motors_give_up_yaw_before_thrust_and_attitude(thrust: float, torques: list[float]) -> None:
     model, most = make_model(HOVER, 0.02), HOVER.max_motor_thrust
     found: Any = np.array(mix_motors(thrust, tuple(torques), model))
     assert found.min() >= HOVER.min_motor_thrust * (1 - 1e-9)

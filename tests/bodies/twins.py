@@ -94,6 +94,7 @@ def quadrotor_force(body: Quadrotor, known: dict[str, Array], command: Array) ->
     gains = np.array([[body.position_gain] * 2 + [body.height_gain], [body.velocity_gain] * 2 + [body.climb_gain]])
     errors = np.stack([known["reference_position"] - known["r"], known["reference_velocity"] - known["v"]])
     wanted = body.mass * (command + (gains * errors).sum(axis=0) + [0, 0, 9.81])
+    wanted += np.array([body.lateral_drag, body.lateral_drag, body.axial_drag]) * known["reference_velocity"]
     up = np.clip(wanted[2], 4 * body.min_motor_thrust, 4 * body.max_motor_thrust)
     most = min(up * np.tan(np.radians(body.max_tilt)), np.sqrt((4 * body.max_motor_thrust) ** 2 - up**2))
     return np.append(within(wanted[:2], most), up)
@@ -107,7 +108,7 @@ def quadrotor_torques(body: Quadrotor, known: dict[str, Array], force: Array) ->
     wanted = np.stack([np.cross(left, up), left, up], axis=1)
     now = Rotation.from_quat(known["quaternion"]).as_matrix()
     skew = (wanted.T @ now - now.T @ wanted) / 2
-    error = np.array([skew[2, 1], skew[0, 2], skew[1, 0]])
+    error = np.append(within(np.array([skew[2, 1], skew[0, 2]]), 0.6), np.clip(skew[1, 0], -0.6, 0.6))
     p, rates, inertia = body.attitude_bandwidth, known["body_rates"], np.diag(quadrotor_inertia(body))
     gains = np.array([p**2 / 3, p**2 / 3, p**2 / 16]), np.array([p, p, p / 2])
     return -inertia @ (gains[0] * error + gains[1] * rates) + np.cross(rates, inertia @ rates)
@@ -117,17 +118,19 @@ def quadrotor_inertia(body: Quadrotor) -> Array:
     return np.array([body.inertia, body.inertia, body.yaw_inertia])
 
 
-def quadrotor_mixing(body: Quadrotor, thrust: float, torques: Array) -> Array:
-    """Thrusts of the motors: the largest part of roll and pitch, then of thrust, then of yaw that they can do."""
+def quadrotor_mixing(body: Quadrotor, wrench: Array) -> Array:
+    """Thrusts of the motors for a thrust and torques: as much as possible of roll and pitch beside it, then of yaw."""
     low, high = body.min_motor_thrust, body.max_motor_thrust
     shares = np.linalg.inv(quadrotor_wrench(body))
-    tilting = shares[:, 1:3] @ torques[:2]
-    tilting *= min(1.0, (high - low) / max(np.ptp(tilting), 1e-300))
-    base = tilting + np.clip(thrust / 4, low - tilting.min(), high - tilting.max())
-    turning = shares[:, 3] * torques[2]
-    room = np.where(turning > 0, high - base, base - low)
-    share = min(1.0, *(max(free, 0.0) / abs(part) for free, part in zip(room, turning, strict=True) if part != 0), 1.0)
-    return base + share * turning
+    mean = np.clip(wrench[0] / 4, low, high)
+    tilting = shares[:, 1:3] @ wrench[1:3]
+    room = max(min(high - mean, mean - low), (high - low) / 4)
+    tilting *= min(1.0, room / max(tilting.max(), 1e-300))
+    base = tilting + np.clip(mean, low - tilting.min(), high - tilting.max())
+    turning = shares[:, 3] * wrench[3]
+    free = np.where(turning > 0, high - base, base - low)
+    parts = [max(each, 0.0) / abs(part) for each, part in zip(free, turning, strict=True) if part != 0]
+    return base + min([1.0, *parts]) * turning
 
 
 def quadrotor_motion(body: Quadrotor, known: dict[str, Array], speeds: Array, air: float, h: float) -> dict[str, Array]:
@@ -160,7 +163,6 @@ def quadrotor(body: Quadrotor, known: dict[str, Array], command: Array, dt: floa
     most = 4 * body.max_motor_thrust / body.mass
     command = within(command, most if body.max_acceleration is None else min(most, body.max_acceleration))
     lead = max(3 * body.attitude_bandwidth * body.motor_lag, 1.0)
-    speed_limits = np.sqrt(np.array([body.min_motor_thrust, body.max_motor_thrust]) / body.thrust_coefficient)
     for _ in range(parts):
         known["reference_position"] = known["r"] + within(known["reference_position"] - known["r"], 1.0)
         known["reference_velocity"] = known["v"] + within(known["reference_velocity"] - known["v"], 2.0)
@@ -168,11 +170,12 @@ def quadrotor(body: Quadrotor, known: dict[str, Array], command: Array, dt: floa
         after = within(before + h * command, body.max_speed)
         force = quadrotor_force(body, known, (after - before) / h)
         axis = Rotation.from_quat(known["quaternion"]).as_matrix()[:, 2]
-        thrusts = quadrotor_mixing(body, float(force @ axis), quadrotor_torques(body, known, force))
+        present = quadrotor_wrench(body) @ (body.thrust_coefficient * known["motor_speeds"] ** 2)
+        desired = np.append(force @ axis, quadrotor_torques(body, known, force))
+        thrusts = quadrotor_mixing(body, present + lead * (desired - present))
         known["reference_position"] = known["reference_position"] + h * (before + after) / 2
         known["reference_velocity"] = after
-        speeds = known["motor_speeds"]
-        wanted = np.clip(speeds + lead * (np.sqrt(thrusts / body.thrust_coefficient) - speeds), *speed_limits)
+        speeds, wanted = known["motor_speeds"], np.sqrt(thrusts / body.thrust_coefficient)
         decay = np.exp(-np.array([h / 2, h]) / body.motor_lag) if body.motor_lag > 0 else np.zeros(2)
         middle, known["motor_speeds"] = (wanted + (speeds - wanted) * share for share in decay)
         known |= quadrotor_motion(body, known, middle, air, h)

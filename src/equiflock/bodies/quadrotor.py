@@ -91,15 +91,15 @@ class Quadrotor:
     """Drag along the body's x and y axes, in N per m/s."""
     axial_drag: float = 0.0139
     """Drag along the body's z axis, in N per m/s."""
-    position_gain: float = 11.8
+    position_gain: float = 5.0
     """Acceleration per m of horizontal distance from the reference, in 1/s^2."""
-    velocity_gain: float = 5.9
+    velocity_gain: float = 4.0
     """Acceleration per m/s of difference in horizontal velocity, in 1/s."""
     height_gain: float = 36.8
     """Acceleration per m of vertical distance from the reference, in 1/s^2."""
     climb_gain: float = 14.7
     """Acceleration per m/s of difference in vertical velocity, in 1/s."""
-    attitude_bandwidth: float = 25.0
+    attitude_bandwidth: float = 30.0
     """p, in rad/s: all three poles of roll and pitch with their motors are at -p, those of yaw at -p / 4."""
 
     def __post_init__(self) -> None:

@@ -23,6 +23,9 @@ GRAVITY = 9.81
 """g, in m/s^2."""
 MAX_POSITION_LEAD, MAX_VELOCITY_LEAD = 1.0, 2.0
 """Largest distance of the reference from the drone, in m, and of its velocity from the drone's, in m/s."""
+MAX_ATTITUDE_ERROR = 0.6
+"""Largest |e_R| of roll and pitch, and of yaw, to which the attitude control reacts: motors that lag could not stop a
+faster turn in time."""
 MAX_BODY_RATE = 1e3
 """Largest body rate with which a step begins, in rad/s."""
 MAX_LANDING_SPEED, MIN_LANDING_COSINE = 1.0, math.cos(math.radians(30.0))
@@ -65,7 +68,7 @@ class QuadrotorModel(NamedTuple):
     yaw_gain: float
     yaw_rate_gain: float
     motor_lead: float
-    """Factor by which commands overshoot the difference between desired and present motor speeds."""
+    """Factor by which commands overshoot the difference between desired and present thrusts and torques."""
     time_step: float
     substeps: int
     substep: float
@@ -174,9 +177,19 @@ def rotate_back(q: Quaternion, vector: Vector) -> Vector:
 def compute_thrust_vector(body: RigidBody, reference: Reference, acceleration: Vector, model: QuadrotorModel) -> Vector:
     """Return the force F of the rotors that lets the drone track its reference, within the limits of thrust and tilt.
 
-    F = m (a + K_p (r_ref - r) + K_v (v_ref - v) + g e_z). `acceleration` is a, that of the reference. Height
-    comes first: the horizontal part of F gets what the vertical part leaves of the thrust.
+    F = m (a + K_p (r_ref - r) + K_v (v_ref - v) + g e_z) + diag(d, d, d_z) v_ref
+
+    `acceleration` is a, that of the reference. Height comes first: the horizontal part of F gets what the vertical part
+    leaves of the thrust.
     """
+    # The acceleration of the reference, and the drag of a level drone at its velocity.
+    lateral, axial = model.lateral_drag / model.mass, model.axial_drag / model.mass
+    velocity = reference.velocity
+    acceleration = (
+        acceleration[0] + lateral * velocity[0],
+        acceleration[1] + lateral * velocity[1],
+        acceleration[2] + axial * velocity[2],
+    )
     error = add_scaled(reference.position, -1.0, body.position)
     velocity_error = add_scaled(reference.velocity, -1.0, body.velocity)
     force_x = model.mass * (acceleration[0] + model.position_gain * error[0] + model.velocity_gain * velocity_error[0])
@@ -212,6 +225,8 @@ def compute_torques(body: RigidBody, force: Vector, yaw: float, model: Quadrotor
     error_x = 0.5 * (dot(c, y_axis) - dot(b, z_axis))
     error_y = 0.5 * (dot(a, z_axis) - dot(c, x_axis))
     error_z = 0.5 * (dot(b, x_axis) - dot(a, y_axis))
+    error_x, error_y, _ = clamp_norm((error_x, error_y, 0.0), MAX_ATTITUDE_ERROR)
+    error_z = clamp(error_z, -MAX_ATTITUDE_ERROR, MAX_ATTITUDE_ERROR)
     # M, with the gyroscopic term of a body for which J_x = J_y.
     w_x, w_y, w_z = body.body_rates
     gyroscopic = (model.yaw_inertia - model.inertia) * w_z
@@ -226,14 +241,18 @@ def compute_torques(body: RigidBody, force: Vector, yaw: float, model: Quadrotor
 def mix_motors(thrust: float, torques: Vector, model: QuadrotorModel) -> MotorValues:
     """Return the thrusts of the motors for a total thrust and torques.
 
-    Where the motors cannot do it all, roll and pitch come first, then thrust, then yaw.
+    Where the motors cannot do it all, thrust comes first, except that roll and pitch may always take half of the
+    range of the motors; yaw comes last.
     """
     roll, pitch = torques[0] / (4.0 * model.lever), torques[1] / (4.0 * model.lever)
-    # Roll and pitch take at most half of the range of a motor, up and down.
-    spread, half_range = abs(roll) + abs(pitch), 0.5 * (model.max_thrust - model.min_thrust)
-    if spread > half_range:
-        roll, pitch, spread = roll * (half_range / spread), pitch * (half_range / spread), half_range
-    mean = clamp(0.25 * thrust, model.min_thrust + spread, model.max_thrust - spread)
+    mean = clamp(0.25 * thrust, model.min_thrust, model.max_thrust)
+    # Roll and pitch change motors up and down by the same amount: what the thrust leaves, or a quarter of the range.
+    room = min(model.max_thrust - mean, mean - model.min_thrust)
+    room = max(room, 0.25 * (model.max_thrust - model.min_thrust))
+    spread = abs(roll) + abs(pitch)
+    if spread > room:
+        roll, pitch, spread = roll * (room / spread), pitch * (room / spread), room
+    mean = clamp(mean, model.min_thrust + spread, model.max_thrust - spread)
     # Yaw takes what is left: motors 1 and 3 give -yaw, motors 2 and 4 give +yaw.
     first, second = abs(roll + pitch), abs(roll - pitch)
     low = max(mean + first - model.max_thrust, model.min_thrust - mean + second)
@@ -243,12 +262,35 @@ def mix_motors(thrust: float, torques: Vector, model: QuadrotorModel) -> MotorVa
 
 
 @kernel
-def compute_motor_command(thrust: float, speed: float, model: QuadrotorModel) -> float:
-    """Return the commanded speed of a motor for a desired thrust: ahead of it, as the motor lags behind."""
-    desired = math.sqrt(max(thrust, model.min_thrust) / model.thrust_coefficient)
-    low = math.sqrt(model.min_thrust / model.thrust_coefficient)
-    high = math.sqrt(model.max_thrust / model.thrust_coefficient)
-    return clamp(speed + model.motor_lead * (desired - speed), low, high)
+def compute_wrench(speeds: MotorValues, model: QuadrotorModel) -> tuple[float, Vector]:
+    """Return the total thrust k_f sum W_i^2 and the torques of motors with the speeds W_i."""
+    k = model.thrust_coefficient
+    f_1, f_2 = k * speeds[0] * speeds[0], k * speeds[1] * speeds[1]
+    f_3, f_4 = k * speeds[2] * speeds[2], k * speeds[3] * speeds[3]
+    torques = (
+        model.lever * (f_3 + f_4 - f_1 - f_2),
+        model.lever * (f_2 + f_3 - f_1 - f_4),
+        model.torque_ratio * (f_2 + f_4 - f_1 - f_3),
+    )
+    return f_1 + f_2 + f_3 + f_4, torques
+
+
+@kernel
+def command_motors(thrust: float, torques: Vector, speeds: MotorValues, model: QuadrotorModel) -> MotorValues:
+    """Return the commanded speeds of the motors for a desired thrust and torques.
+
+    Motors lag behind, so commands are ahead: present thrust and torques plus `motor_lead` times what is missing.
+    """
+    present_thrust, present = compute_wrench(speeds, model)
+    lead = model.motor_lead
+    ahead = add_scaled(present, lead, add_scaled(torques, -1.0, present))
+    thrusts = mix_motors(present_thrust + lead * (thrust - present_thrust), ahead, model)
+    return (
+        math.sqrt(max(thrusts[0], 0.0) / model.thrust_coefficient),
+        math.sqrt(max(thrusts[1], 0.0) / model.thrust_coefficient),
+        math.sqrt(max(thrusts[2], 0.0) / model.thrust_coefficient),
+        math.sqrt(max(thrusts[3], 0.0) / model.thrust_coefficient),
+    )
 
 
 @kernel
@@ -264,16 +306,7 @@ def integrate_rigid_body(
     in the world frame is constant to rounding. `downwash` is the speed of the air downwards.
     """
     h = model.substep
-    # Thrusts and torques of the motors.
-    k = model.thrust_coefficient
-    f_1, f_2 = k * motor_speeds[0] * motor_speeds[0], k * motor_speeds[1] * motor_speeds[1]
-    f_3, f_4 = k * motor_speeds[2] * motor_speeds[2], k * motor_speeds[3] * motor_speeds[3]
-    thrust = f_1 + f_2 + f_3 + f_4
-    torques = (
-        model.lever * (f_3 + f_4 - f_1 - f_2),
-        model.lever * (f_2 + f_3 - f_1 - f_4),
-        model.torque_ratio * (f_2 + f_4 - f_1 - f_3),
-    )
+    thrust, torques = compute_wrench(motor_speeds, model)
     # Body rates in the middle of the substep, w + h/2 w'.
     w_x, w_y, w_z = body.body_rates
     gyroscopic = (model.yaw_inertia - model.inertia) * w_z
@@ -390,18 +423,15 @@ def fly_drone(
     )
     body, motor_speeds, reference = load_drone(positions, velocities, state, model, b, i)
     for _ in range(model.substeps):
-        # Control: reference -> force -> torques -> thrusts -> commanded motor speeds.
+        # Control: reference -> force -> torques -> commanded motor speeds.
         reference = pull_reference(reference, body)
         following = advance_reference(reference, command, model)
         force = compute_thrust_vector(body, reference, following.acceleration, model)
         _, _, axis = compute_axes(body.quaternion)
-        thrusts = mix_motors(dot(force, axis), compute_torques(body, force, reference.yaw, model), model)
+        torques = compute_torques(body, force, reference.yaw, model)
+        c_1, c_2, c_3, c_4 = command_motors(dot(force, axis), torques, motor_speeds, model)
         reference = following
         # Motors: first-order lag, exact for a command that is held during the substep.
-        c_1 = compute_motor_command(thrusts[0], motor_speeds[0], model)
-        c_2 = compute_motor_command(thrusts[1], motor_speeds[1], model)
-        c_3 = compute_motor_command(thrusts[2], motor_speeds[2], model)
-        c_4 = compute_motor_command(thrusts[3], motor_speeds[3], model)
         decay = model.half_decay
         middle = (
             c_1 + (motor_speeds[0] - c_1) * decay,
