@@ -68,7 +68,7 @@ class QuadrotorModel(NamedTuple):
     yaw_gain: float
     yaw_rate_gain: float
     motor_lead: float
-    """Factor by which commands overshoot the difference between desired and present thrusts and torques."""
+    """Factor on the difference between desired and present thrusts and torques in commands to the motors."""
     time_step: float
     substeps: int
     substep: float
@@ -253,7 +253,7 @@ def mix_motors(thrust: float, torques: Vector, model: QuadrotorModel) -> MotorVa
     if spread > room:
         roll, pitch, spread = roll * (room / spread), pitch * (room / spread), room
     mean = clamp(mean, model.min_thrust + spread, model.max_thrust - spread)
-    # Yaw takes what is left: motors 1 and 3 give -yaw, motors 2 and 4 give +yaw.
+    # Yaw takes the rest of the range: -yaw on motors 1 and 3, +yaw on motors 2 and 4.
     first, second = abs(roll + pitch), abs(roll - pitch)
     low = max(mean + first - model.max_thrust, model.min_thrust - mean + second)
     high = min(mean - first - model.min_thrust, model.max_thrust - mean - second)
