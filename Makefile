@@ -74,6 +74,7 @@ bench: $(READY)  ## speed: a step in closed loop, observations and training agai
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/dense_training.py
 	$(BIN)/python benchmarks/environment.py
+	$(BIN)/python benchmarks/quadrotors.py
 	$(BIN)/python benchmarks/export.py
 	$(BIN)/python benchmarks/swarm.py
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError, TimeStepWarning
 from equiflock._runtime.imports import require_torch
-from equiflock.bodies import DoubleIntegrator, Unicycle, body, body_names, make_body
+from equiflock.bodies import Crazyflow, DoubleIntegrator, Quadrotor, Unicycle, body, body_names, make_body
 from equiflock.controllers import controller, controller_names, load, load_module, save
 from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.deployment.audit import audit
@@ -51,6 +51,7 @@ __all__ = [
     "Body",
     "BodyStep",
     "Condition",
+    "Crazyflow",
     "DAgger",
     "DelayedAggregation",
     "DoubleIntegrator",
@@ -71,6 +72,7 @@ __all__ = [
     "Orbit",
     "Outcome",
     "PrivilegedController",
+    "Quadrotor",
     "Radio",
     "RandomDisk",
     "RobotFit",

@@ -163,7 +163,8 @@ class StatefulBody(Body, Protocol):
     """A body with state beyond position and velocity, such as a heading: `advance` finds it in `BodyStep.state`.
 
     The flight owns the state: it passes it to each step, reorders and removes it together with the agents, and stores
-    it in moments and trajectories.
+    it in moments and trajectories. A body may also have `check_start(flock)`, which raises InputError for flocks with
+    which it cannot start a flight.
     """
 
     def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:

@@ -104,7 +104,7 @@ def test_invalid_fields_are_refused_in_one_line_that_names_them(field: str, valu
         ({"noise": float("nan")}, "noise: Input should be a finite number"),
         ({"max_acceleration": 0}, "max acceleration: Input should be greater than"),
         ({"lag": float("inf")}, "lag: Input should be a finite number"),
-        ({"body": "blimp"}, "body must be one of 'double-integrator', 'unicycle'"),
+        ({"body": "blimp"}, "body must be one of 'double-integrator', 'quadrotor', 'unicycle'"),
         ({"body": "unicycle:max_speed=1e300"}, "body must be one of"),
         ({"body": "unicycle", "lag": 0.1}, "body 'unicycle' has no option 'lag'"),
         ({"max_turn_rate": 1.0}, "body 'double-integrator' has no option 'max_turn_rate'"),

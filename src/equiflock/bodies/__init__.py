@@ -5,9 +5,14 @@ All modules of this package are imported, which registers their bodies. `__all__
 
 from equiflock._runtime.imports import import_submodules
 from equiflock.bodies.double_integrator import DoubleIntegrator
+from equiflock.bodies.quadrotor import Quadrotor
 from equiflock.bodies.registry import body, body_names, make_body
 from equiflock.bodies.unicycle import Unicycle
 
-__all__ = ["DoubleIntegrator", "Unicycle", "body", "body_names", "make_body"]
+# isort: split
+# Last, since bodies are listed in the order of their imports: the default comes first, and this one needs an extra.
+from equiflock.bodies.crazyflow import Crazyflow
+
+__all__ = ["Crazyflow", "DoubleIntegrator", "Quadrotor", "Unicycle", "body", "body_names", "make_body"]
 
 import_submodules(__name__, __path__)

@@ -53,16 +53,22 @@ def compute_clamp_factor(vectors: Array, b: Index, i: Index, max_norm: float) ->
     return 1.0 if largest * norm <= max_norm else max_norm / largest / norm
 
 
-def run_over_agents(kernel: Callable[..., Any], step: BodyStep, arguments: tuple[Any, ...]) -> None:
+def run_over_agents(
+    kernel: Callable[..., Any],
+    step: BodyStep,
+    arguments: tuple[Any, ...],
+    agents_per_thread: int = 10 * AGENTS_PER_THREAD,
+) -> None:
     """Move all agents of the active flocks of a step, each once, by calls of a kernel on one or several threads.
 
     A call is kernel(positions, velocities, roles, accelerations, *arguments, flocks, first, last); it moves agents
     first .. last - 1 of `flocks`, an array of indices. Threads share the flocks of a large batch, or the agents of a
     single large flock.
+
+    A thread pays only for at least `agents_per_thread` agents; by default ten times the usual number, as a step of most
+    bodies is cheap.
     """
-    active, agents = step.active, step.positions.shape[1]
-    # A step of the body is cheap, so a thread pays only for ten times the usual number of agents.
-    least = 10 * AGENTS_PER_THREAD
+    active, agents, least = step.active, step.positions.shape[1], agents_per_thread
     if len(active) * agents < 2 * least:
         kernel(*step[:4], *arguments, active, 0, agents)
         return

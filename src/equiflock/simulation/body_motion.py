@@ -25,11 +25,14 @@ class MovingBody:
     Args:
         body: any body, with state or without.
         flock: the agents at the start.
-        state: body state at the start, such as that of an earlier flight; default: that of `init_state`.
+        state: body state at the start, such as that of an earlier flight; default: that of `init_state`, for a flock
+            that the body's `check_start` accepts, if it has one.
     """
 
     def __init__(self, body: AnyBody, flock: Flock, state: BodyState | None = None) -> None:
         self.body = check_body(body)
+        if state is None:
+            _check_start(body, flock)
         fresh = _make_state(body, flock)
         self.store_state(fresh if state is None else _check_state(body, fresh, state))
 
@@ -63,6 +66,7 @@ class MovingBody:
 
     def make_restarted_state(self, flock: Flock, mask: Bool[np.ndarray, " B"]) -> BodyState:
         """Return the body state in which the flocks of a mask have that of `init_state`; `flock` has all flocks."""
+        _check_start(self.body, flock[mask])
         fresh = _make_state(self.body, flock)
         for name, array in fresh.items():
             array[~mask] = self.state[name][~mask]
@@ -72,9 +76,9 @@ class MovingBody:
         """Return a `MovingBody` of another body for the same agents.
 
         A body of the same type, with other parameters, takes over the arrays of the body state; another type starts
-        with that of `init_state`.
+        with that of `init_state`. This is no start, which `check_start` could refuse.
         """
-        result = MovingBody(body, flock)
+        result = MovingBody(body, flock, _make_state(check_body(body), flock))
         if type(body) is type(self.body):
             result.store_state({name: self.state.get(name, array) for name, array in result.state.items()})
         return result
@@ -107,6 +111,13 @@ def compute_acceleration_between(positions: Vectors, velocities: Vectors, later:
     """
     accelerations: Vectors = 2.0 * ((later - positions) / time - velocities) / time
     return accelerations
+
+
+def _check_start(body: AnyBody, flock: Flock) -> None:
+    """Raise InputError if the body has `check_start` and refuses the flock, such as drones that start below ground."""
+    check = getattr(body, "check_start", None)
+    if check is not None:
+        check(flock)
 
 
 def _make_state(body: AnyBody, flock: Flock) -> dict[str, NDArray[Any]]:

@@ -40,6 +40,9 @@ BODY_TEXTS: Mapping[str, str] = {
     "drag": "drag of {:g} per second",
     "lag": "{:g} s of lag",
     "gust": "gusts of {:g}",
+    "max_tilt": "at most {:g} degrees of tilt",
+    "height": "at a height of {:g} m",
+    "downwash": "downwash",
 }
 """Text of each field of a body; other fields appear by name."""
 FAILURE_TEXTS: Mapping[FailureKind, tuple[str, str]] = {
