@@ -131,7 +131,7 @@ def test_starling_was_trained_and_then_tuned(seed: int) -> None:
     controller: Any = ef.load("starling", seed=seed)
     assert controller.architecture.near and isinstance(controller.orbit, ef.Orbit)
     assert controller.size == 2 * 656
-    assert controller.gain_schedule == ef.GainSchedule(0.024)
+    assert controller.gain_schedule == ef.GainSchedule(0.0225, 4.0)
     assert controller.longest_time_step == 0.05
 
 

@@ -193,7 +193,8 @@ def test_an_environment_is_described_as_text(options: dict[str, Any], text: str)
 
 @pytest.mark.parametrize("name", body_names())
 def test_every_body_is_made_by_its_name(name: str) -> None:
-    assert Environment.from_options(body=f"{name}:max_speed=3").body == make_body(name, max_speed=3)
+    built = Environment.from_options(body=f"{name}:max_acceleration=3").body
+    assert built == make_body(name, max_acceleration=3)
 
 
 def test_agents_cannot_fail_after_the_end_nor_more_of_them_than_there_are() -> None:

@@ -54,7 +54,7 @@ class Tuning:
     """Factor on the last layer of the initial weights near obstacles: below 1, agents near obstacles accelerate less.
     Requires --near."""
     gain_period: float | None = None
-    """gain_period of the tuned weights and of all flights, such as 0.024; default: that of the initial weights. A
+    """gain_period of the tuned weights and of all flights, such as 0.0225; default: that of the initial weights. A
     longer one is a larger gain. Requires a network with a gain schedule."""
     largest_gain: float | None = None
     """largest_gain of the tuned weights and of all flights; default: that of the initial weights. Requires a network
