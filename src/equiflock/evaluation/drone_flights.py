@@ -82,7 +82,9 @@ class DroneSetting:
     delay: int = 0
     """Age of a message at its arrival, in steps."""
     initial_speed: float = 1.0
-    """Largest speed of a drone at the start, in m/s."""
+    """Largest speed of a drone at the start, in m/s, relative to the flock's common velocity."""
+    cruise_speed: float = 0.0
+    """Speed of the common velocity at the start, which is horizontal, in m/s."""
     min_separation: float = 0.5
     """Least distance of two drones at the start, in m."""
     height: float = 3.0
@@ -111,9 +113,10 @@ class DroneSetting:
         check_nonnegative("height", self.height)
         check_nonnegative("initial_speed", self.initial_speed)
         _ = self.robot
-        if self.initial_speed > self.max_speed:
+        if self.initial_speed + check_nonnegative("cruise_speed", self.cruise_speed) > self.max_speed:
             raise InputError(
-                f"initial_speed must be at most max_speed, {self.max_speed:g} m/s; got {self.initial_speed:g}"
+                f"initial_speed + cruise_speed must be at most max_speed, {self.max_speed:g} m/s; got "
+                f"{self.initial_speed + self.cruise_speed:g}"
             )
 
     @property
@@ -124,14 +127,15 @@ class DroneSetting:
     @cached_property
     def drone(self) -> Quadrotor:
         """The drone, with limits of tilt and thrust; crazyflow simulates the same Crazyflie."""
-        return Quadrotor(max_tilt=self.max_tilt, height=self.height, downwash=self.downwash)
+        return Quadrotor(max_tilt=self.max_tilt)
 
     @property
     def command_limit(self) -> float:
         """Largest commanded acceleration, in m/s^2."""
         if self.max_acceleration is not None:
             return check_positive("max_acceleration", self.max_acceleration)
-        return COMMAND_SHARE * compute_max_acceleration(self.drone, self.dimensions)
+        # Three figures, so that the printed number is the one that is flown.
+        return float(f"{COMMAND_SHARE * compute_max_acceleration(self.drone, self.dimensions):.3g}")
 
     @property
     def robot(self) -> Robot:
@@ -150,16 +154,18 @@ class DroneSetting:
     def build_environment(self) -> Environment:
         """Return the radio and the body of the flights."""
         body: AnyBody
+        # In space the body's height has no meaning.
+        height = {"height": self.height} if self.dimensions == 2 else {}
         if self.body == "quadrotor":
             body = Quadrotor(
                 max_acceleration=self.command_limit,
                 max_speed=self.max_speed,
                 max_tilt=self.max_tilt,
-                height=self.height,
                 downwash=self.downwash,
+                **height,
             )
         else:
-            body = Crazyflow(max_acceleration=self.command_limit, height=self.height)
+            body = Crazyflow(max_acceleration=self.command_limit, **height)
         return Environment(Radio(packet_loss=self.packet_loss, delay=self.delay, seed=self.seed), body)
 
     def draw_start(self) -> Flock:
@@ -172,6 +178,7 @@ class DroneSetting:
             comm_radius=self.comm_radius,
             min_separation=self.min_separation,
             initial_speed=self.initial_speed,
+            cruise_speed=self.cruise_speed,
             height=self.height,
         )
         check_drone_start(start, self.drone.start_distance)

@@ -22,14 +22,15 @@ def draw_drones(
     comm_radius: float = 5.0,
     min_separation: float = 0.5,
     initial_speed: float = 1.0,
+    cruise_speed: float = 0.0,
     height: float = 3.0,
     split: str = "drones",
 ) -> Flock:
     """Draw connected random flocks above the ground; raise InputError if an option is invalid or there is no room.
 
     Positions are those of `RandomDisk`. For D = 3 each flock is lifted until its lowest drone is at `height`; for D = 2
-    the body holds a height. Velocities are uniform in the ball of radius `initial_speed`; a flock whose mean velocity
-    points down is mirrored, so that it does not sink to the ground.
+    the body holds a height. Velocities are uniform in the ball of radius `initial_speed`, around a horizontal velocity
+    of random direction; a flock whose mean velocity points down is mirrored, so that it does not sink to the ground.
 
     Args:
         flocks: number of flocks, B.
@@ -38,7 +39,8 @@ def draw_drones(
         dimensions: D, 2 or 3.
         comm_radius: communication radius R, in m.
         min_separation: least distance between two drones, in m.
-        initial_speed: largest speed of a drone, in m/s.
+        initial_speed: largest speed of a drone relative to the flock's common velocity, in m/s.
+        cruise_speed: speed of the common velocity, in m/s.
         height: of the lowest drone if D = 3, in m.
         split: name of a set of flocks; sets are independent.
     """
@@ -58,7 +60,10 @@ def draw_drones(
     positions = disk.draw().positions.copy()
     velocities = np.empty_like(positions)
     for b in range(flocks):
-        velocities[b] = disk.draw_velocities(make_rng(seed, "drone_velocities", split, b), drones)
+        rng = make_rng(seed, "drone_velocities", split, b)
+        velocities[b] = disk.draw_velocities(rng, drones)
+        angle = 2.0 * np.pi * rng.random()
+        velocities[b, :, :2] += cruise_speed * np.array([np.cos(angle), np.sin(angle)])
     if dimensions == 3:
         positions[..., 2] += height - positions[..., 2].min(axis=1, keepdims=True)
         velocities[velocities[..., 2].mean(axis=1) < 0.0, :, 2] *= -1.0
