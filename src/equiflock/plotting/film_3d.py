@@ -1,5 +1,4 @@
-"""Films of one flock in space: drones over the ground, with their attitudes, trails and links, seen by a camera that
-turns slowly."""
+"""Films of one flock in space: drones above the ground with attitudes, trails and links, seen by a turning camera."""
 
 from __future__ import annotations
 
@@ -10,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
-from mpl_toolkits.mplot3d.axes3d import Axes3D
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError
@@ -101,7 +99,9 @@ class SpaceScene:
 
         figure = Figure(figsize=FIGURE_INCHES, dpi=dots_per_inch)
         self.canvas = FigureCanvasAgg(figure)
-        self.axes: Axes3D = figure.add_axes((-0.12, -0.06, 1.24, 1.1), projection="3d", computed_zorder=False)  # type: ignore[assignment]
+        # matplotlib does not declare the types of axes in space.
+        axes: Any = figure.add_axes((-0.12, -0.03, 1.24, 1.08), projection="3d", computed_zorder=False)
+        self.axes = axes
         self.axes.set_axis_off()
         self.axes.set_proj_type("persp", focal_length=0.6)
         title: dict[str, Any] = {"ha": "center", "va": "top", "color": TEXT_COLOUR}
@@ -113,19 +113,20 @@ class SpaceScene:
 
         N = self.points.shape[1]
         crowding = min(1.0, math.sqrt(100 / N))
-        self.ground = self.axes.plot_surface(*np.zeros((3, 2, 2)), color=GROUND_COLOUR, shade=False, zorder=0)
+        self.ground = axes.plot_surface(*np.zeros((3, 2, 2)), color=GROUND_COLOUR, shade=False, zorder=0)
         self.grid = self._add_lines(GRID_COLOUR, 0.7, 1)
         self.edges = self._add_lines(LINK_COLOUR, 0.7 * crowding, 3)
         self.trails = self._add_lines(ARROW_COLOUR, 1.3 * crowding, 4)
         self.arms = self._add_lines(ROLE_COLOURS[Role.FOLLOWER], 1.7 * crowding, 5)
-        self.shadows = self.axes.scatter(
+        self.shadows = axes.scatter(
             [], [], [], s=9 * crowding, c=SHADOW_COLOUR, linewidths=0, zorder=2, depthshade=False
         )
-        self.dots = self.axes.scatter(
+        self.dots = axes.scatter(
             [], [], [], s=7 * crowding, c=ROLE_COLOURS[Role.FOLLOWER], linewidths=0, zorder=6, depthshade=False
         )
 
-    def _add_lines(self, colour: str, width: float, order: int) -> Line3DCollection:
+    def _add_lines(self, colour: str, width: float, order: int) -> Any:
+        """Add an empty collection of lines to the axes and return it."""
         lines = Line3DCollection(np.zeros((1, 2, 3)), colors=colour, linewidths=width, zorder=order)
         self.axes.add_collection3d(lines, autolim=False)
         return lines
