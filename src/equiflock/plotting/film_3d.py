@@ -28,7 +28,7 @@ from equiflock.simulation.trajectory import Trajectory
 FIGURE_INCHES = 6.4, 6.0
 TRAIL_SECONDS = 3.0
 TRAIL_PARTS = 12
-"""Pieces of a trail, each fainter than the one before it."""
+"""Segments of a trail, each fainter than the one before it."""
 ARM_SHARE = 0.019
 """Length of a drawn arm, in widths of the window: far longer than that of a real drone, so that tilts are visible."""
 ELEVATION, FIRST_AZIMUTH, TURN_PER_SECOND = 24.0, -62.0, 4.0
@@ -182,7 +182,7 @@ class SpaceScene:
         since = self.run.times[frame] - TRAIL_SECONDS
         frames = np.unique(np.linspace(np.searchsorted(self.run.times, since), frame, TRAIL_PARTS + 1).astype(int))
         paths = self.points[frames]
-        segments = np.stack([paths[:-1], paths[1:]], axis=2)  # (pieces, N, 2, 3)
+        segments = np.stack([paths[:-1], paths[1:]], axis=2)  # (parts, N, 2, 3)
         N = segments.shape[1]
         ages = (self.run.times[frame] - self.run.times[frames[1:]]) / TRAIL_SECONDS
         self.trails.set_segments(segments.reshape(-1, 2, 3))
