@@ -243,7 +243,7 @@ def test_train_takes_a_network_of_a_plugin(
         (("view", "--host", "192.0.2.1"), "192.0.2.1 is not an address of this machine"),
         (("view", "--out", "/dev/null/flights"), "cannot be written"),
         (("simulat",), "got 'simulat'; did you mean 'simulate'?"),
-        (("fly",), "command must be one of 'train', "),
+        (("hover",), "command must be one of 'train', "),
     ],
 )
 def test_bad_input_is_a_one_line_error_with_exit_code_two(

@@ -30,6 +30,7 @@ SHORTENED = {
     r"--epochs 400": "--epochs 1 --flocks 2 --validation-flocks 2",
     r"--profile quick": "--profile quick --only training --no-films",
     r"--flocks \d+": "--flocks 2",
+    r"--drones 100": "--drones 6 --duration 0.4 --time-scale 18.5",
     r"--agents 100000": "--agents 5000",
     r"bench --agents 100 1000 10000": "bench --repeats 1 --no-training --agents 100 1000",
     r"^equiflock animate --controller": "equiflock animate --duration 0.3 --controller",

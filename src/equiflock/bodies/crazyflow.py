@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,9 @@ class Crazyflow:
     - "position_control_age": substeps since the position controller ran, an integer; it runs again at 5.
     - "height", "climb_rate": position and velocity along z, only if D = 2.
     """
+
+    is_in_metres: ClassVar[bool] = True
+    """Marks a body in SI units."""
 
     max_acceleration: float | None = None
     """Largest 2-norm of the commanded acceleration, in m/s^2; larger commands are scaled down. None: 15, about what the

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,9 @@ class Quadrotor:
     "motor_speeds" (B, N, 4) in rad/s; "reference_position" and "reference_velocity" (B, N, 3); "reference_yaw" (B, N)
     in radians, 0 at the start; "crashed" (B, N); and for D = 2 "height" and "climb_rate" (B, N).
     """
+
+    is_in_metres: ClassVar[bool] = True
+    """Marks a body in SI units, which flocks of the live page, with R = 1, do not fit."""
 
     max_acceleration: float | None = None
     """Largest 2-norm of the commanded acceleration, in m/s^2; larger commands are scaled down. None: what the motors

@@ -109,7 +109,7 @@ def film(
     count = max(math.ceil(seconds / speed * frames_per_second - 1e-6), 1) + 1  # includes the final state
     # The codec requires even numbers of pixels.
     width, height = (int(v) // 2 * 2 for v in canvas.get_width_height())
-    with atomic_write(path) as scratch, _open_encoder(scratch, width, height, frames_per_second) as send:
+    with atomic_write(path) as scratch, open_encoder(scratch, width, height, frames_per_second) as send:
         for n in range(count):
             for panel in panels:
                 panel.draw(min(n / frames_per_second * speed, seconds))
@@ -133,7 +133,7 @@ def check_film(path: str | os.PathLike[str], speed: float, frames_per_second: in
 
 
 @contextmanager
-def _open_encoder(path: Path, width: int, height: int, frames_per_second: int) -> Iterator[Callable[[bytes], object]]:
+def open_encoder(path: Path, width: int, height: int, frames_per_second: int) -> Iterator[Callable[[bytes], object]]:
     """Start ffmpeg, which writes to `path`, and yield a function that sends it a frame (RGB bytes).
 
     Raise OSError at the end of the block if ffmpeg failed. The process has ended when the block is left.

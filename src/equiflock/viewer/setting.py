@@ -103,9 +103,14 @@ class EnvironmentSetting(StrictModel):
 
 
 def list_bodies() -> list[dict[str, Any]]:
-    """Return a dict with `name` and `parameters`, those of BODY_PARAMETERS that it has, for each registered body."""
+    """Return a dict with `name` and `parameters`, those of BODY_PARAMETERS that it has, for each registered body.
+
+    Bodies in metres are left out, as flocks of the page have R = 1.
+    """
     result = []
     for name in body_names():
+        if getattr(body_class(name), "is_in_metres", False):
+            continue
         names = {field.name for field in fields(body_class(name))}
         result.append({"name": name, "parameters": [each for each in BODY_PARAMETERS if each in names]})
     return result
