@@ -168,7 +168,8 @@ def test_the_cost_weighs_measures_and_tasks_relative_to_the_initial_weights() ->
 
 
 def test_peak_is_the_largest_acceleration_at_the_measurements() -> None:
-    network: Any = make_network("starling", 3).eval().compiled_form()
+    network: Any = make_network("starling", 3)
+    network = network.eval().compiled_form()
     start = ef.random_disk(3, 20, seed=1)
     task = Task(1.0, "flocking", 0.1, 0.01)
     peak = measure_flight(task.build_scenario(3, 0, ""), start, network, None, task, 0.02)["peak"]

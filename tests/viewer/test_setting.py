@@ -131,6 +131,8 @@ def test_bodies_are_listed_with_their_parameters() -> None:
     offered = {body["name"]: body["parameters"] for body in list_bodies()}
     assert offered["double-integrator"] == ["max_acceleration", "lag"]
     assert offered["unicycle"] == ["max_acceleration", "max_turn_rate"]
+    # Flocks of the page have R = 1.
+    assert "quadrotor" not in offered and "crazyflow" not in offered
 
 
 @pytest.mark.parametrize(
