@@ -137,7 +137,8 @@ def speed(drones: int = 100, rate: float = 50.0, duration: float = 20.0) -> None
     for dimensions in (2, 3):
         start = ef.random_disk(agents=drones, comm_radius=5.0, min_separation=0.5, max_speed=0.5, dimensions=dimensions)
         if dimensions == 3:
-            start = ef.Flock(start.positions + np.array([0.0, 0.0, START_HEIGHT]), start.velocities)
+            points = start.positions + np.array([0.0, 0.0, START_HEIGHT])
+            start = ef.Flock(points, start.velocities, comm_radius=start.comm_radius)
         for name in ("crazyflow", "quadrotor"):
             seconds = []
             for length in (2.0 / rate, duration, duration):

@@ -277,6 +277,10 @@ def test_a_fast_landing_is_a_crash_and_a_slow_one_is_not() -> None:
     assert positions[0, 0, 2] == velocities[0, 0, 2] == tilts(landed)[0, 0] == 0.0
     positions, velocities, _ = fly(HOVER, Flock(positions, velocities), [0.0, 0.0, 2.0], 2.0, landed)
     assert positions[0, 0, 2] > 1.0
+    # So does one that was commanded into the ground for long.
+    positions, velocities, landed = fly(HOVER, one_drone(0.0, 0.0, 1.0), [0.0, 0.0, -0.3], 8.0)
+    positions, _, _ = fly(HOVER, Flock(positions, velocities), [0.0, 0.0, 0.5], 1.0, landed)
+    assert positions[0, 0, 2] > 0.1
     # Full speed downwards, and sideways: both have crashed, and stay where they are.
     for fall in ((0.0, 0.0, -3.0), (3.0, 0.0, -1.0)):
         positions, velocities, down = fly(HOVER, one_drone(0.0, 0.0, 1.0), fall, 3.0)
@@ -286,6 +290,13 @@ def test_a_fast_landing_is_a_crash_and_a_slow_one_is_not() -> None:
         again, _, later = fly(HOVER, Flock(positions, velocities), [0.0, 0.0, 5.0], 1.0, down)
         assert np.array_equal(again, positions)
         assert not later["motor_speeds"].any()
+
+
+def test_motors_that_stop_in_free_fall_leave_no_nan() -> None:
+    body = Quadrotor(min_motor_thrust=0.0)
+    positions, velocities, state = fly(body, one_drone(0.0, 0.0, 50.0), [0.0, 0.0, -20.0], 0.5)
+    assert np.isfinite(positions).all() and np.isfinite(velocities).all()
+    assert all(np.isfinite(array).all() for array in state.values())
 
 
 def test_leaders_keep_their_velocity_and_obstacle_agents_stand_still() -> None:
@@ -442,7 +453,7 @@ def test_positions_are_within_two_percent_of_crazyflow() -> None:
         ({"max_tilt": 90.0}, "max_tilt must be above 0 and below 90 degrees; got 90.0"),
         ({"max_tilt": "steep"}, "max_tilt must be above 0 and below 90 degrees; got 'steep'"),
         ({"mass": 0.0}, "mass must be a finite number above 0; got 0.0"),
-        ({"height": -1.0}, "height must be a finite number of at least 0; got -1.0"),
+        ({"height": 0.0}, "height must be a finite number above 0; got 0.0"),
         ({"downwash": 1}, "downwash must be True or False; got 1"),
         ({"max_substep": 0.1}, "max_substep must be at most 0.005 s; got 0.1"),
         ({"mass": 1.0}, "max_motor_thrust must be above a quarter of the weight, 2.453 N; got 0.12"),

@@ -102,7 +102,7 @@ def quadrotor_force(body: Quadrotor, known: dict[str, Array], command: Array) ->
 
 def quadrotor_torques(body: Quadrotor, known: dict[str, Array], force: Array) -> Array:
     """The torques of Lee, Leok and McClamroch, from rotation matrices."""
-    up = force / np.linalg.norm(force)
+    up = force / np.linalg.norm(force) if force.any() else np.array([0.0, 0.0, 1.0])
     left = np.cross(up, [np.cos(known["yaw"]), np.sin(known["yaw"]), 0])
     left /= np.linalg.norm(left)
     wanted = np.stack([np.cross(left, up), left, up], axis=1)
@@ -186,6 +186,8 @@ def quadrotor(body: Quadrotor, known: dict[str, Array], command: Array, dt: floa
             level = known["quaternion"] * [0, 0, 1, 1]
             known |= {"v": np.zeros(3), "body_rates": np.zeros(3), "quaternion": level / np.linalg.norm(level)}
             known["r"] = known["r"] * [1, 1, 0]
+            for name in ("reference_position", "reference_velocity"):
+                known[name] = np.append(known[name][:2], max(known[name][2], 0.0))
             if known["crashed"]:
                 return known | {"motor_speeds": np.zeros(4)}
     return known

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.imports import require_modules
 from equiflock.bodies.limits import check_limits, check_not_negative, resolve_limit
+from equiflock.bodies.quadrotor_kernels import MAX_POSITION_LEAD, MAX_VELOCITY_LEAD
 from equiflock.bodies.registry import body
 from equiflock.flock import FOLLOWER, LEADER, Flock
 from equiflock.protocols import BodyStep
@@ -38,8 +39,8 @@ POSITION_CONTROL_RATE = 100
 SUBSTEPS_PER_UPDATE = PHYSICS_RATE // POSITION_CONTROL_RATE
 RPM = 2.0 * np.pi / 60.0
 """A revolution per minute, in rad/s: crazyflow's unit of motor speeds."""
-MAX_POSITION_LEAD, MAX_VELOCITY_LEAD = 1.0, 2.0
-"""Largest distance of the reference from the drone, in m, and of its velocity from the drone's, in m/s."""
+MAX_COMMAND = 15.0
+"""Largest commanded acceleration, in m/s^2: about what the motors can do."""
 CONTROL_AGE = "position_control_age"
 """Name of the array of integers in the body state."""
 PLANE_STATE = frozenset({"height", "climb_rate"})
@@ -73,8 +74,8 @@ class Crazyflow:
     """Marks a body in SI units."""
 
     max_acceleration: float | None = None
-    """Largest 2-norm of the commanded acceleration, in m/s^2; larger commands are scaled down. None: 15, about what the
-    motors can do."""
+    """Largest 2-norm of the commanded acceleration, in m/s^2, at most 15; larger commands are scaled down. None: 15,
+    about what the motors can do."""
     height: float = 1.0
     """Height at which drones of a flock with D = 2 start and stay, in m."""
 
@@ -103,7 +104,9 @@ class Crazyflow:
         # crazyflow moves all drones, so that it compiles once per number of drones; only followers take the result.
         substeps = count_substeps(step.time_step)
         if followers.any():
-            commands = clamp_norm(pad_to_space(step.accelerations), min(resolve_limit(self.max_acceleration), 15.0))
+            commands = clamp_norm(
+                pad_to_space(step.accelerations), min(resolve_limit(self.max_acceleration), MAX_COMMAND)
+            )
             drones, dimensions = fly_drones(simulator, step, commands, substeps), step.positions.shape[2]
             step.positions[followers] = drones["position"][followers][:, :dimensions]
             step.velocities[followers] = drones["velocity"][followers][:, :dimensions]

@@ -63,7 +63,7 @@ class Quadrotor:
     max_tilt: float = 40.0
     """Largest angle between the desired thrust and the vertical, in degrees, above 0 and below 90."""
     height: float = 1.0
-    """Height at which drones of a flock with D = 2 start and stay, in m."""
+    """Height above 0 at which drones of a flock with D = 2 start and stay, in m."""
     downwash: bool = False
     """Whether the rotors of a drone blow onto the drones below it."""
     start_distance: float = 0.3
@@ -113,9 +113,9 @@ class Quadrotor:
             raise InputError(f"downwash must be True or False; got {shorten_repr(self.downwash)}")
         for name in ("max_substep", "mass", "inertia", "yaw_inertia", "arm_length", "rotor_radius"):
             check_positive(name, getattr(self, name))
-        for name in ("thrust_coefficient", "torque_coefficient", "max_motor_thrust", "attitude_bandwidth"):
+        for name in ("thrust_coefficient", "torque_coefficient", "max_motor_thrust", "attitude_bandwidth", "height"):
             check_positive(name, getattr(self, name))
-        check_not_negative(self, "height", "start_distance", "min_motor_thrust", "motor_lag")
+        check_not_negative(self, "start_distance", "min_motor_thrust", "motor_lag")
         check_not_negative(self, "lateral_drag", "axial_drag")
         check_not_negative(self, "position_gain", "velocity_gain", "height_gain", "climb_gain")
         self._check_ranges()

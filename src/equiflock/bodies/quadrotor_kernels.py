@@ -213,8 +213,10 @@ def compute_torques(body: RigidBody, force: Vector, yaw: float, model: Quadrotor
     e_R = (R_d^T R - R^T R_d)^v / 2,    M = -J (k_R e_R + k_w w) + w x J w.
     """
     # The desired axes: z along F, y orthogonal to it and to the heading, x orthogonal to both.
-    scale = 1.0 / math.sqrt(dot(force, force))
-    c = (force[0] * scale, force[1] * scale, force[2] * scale)
+    # A force of zero has no direction: the drone stays upright.
+    square = dot(force, force)
+    scale = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
+    c = (force[0] * scale, force[1] * scale, force[2] * scale if square > 0.0 else 1.0)
     heading_x, heading_y = math.cos(yaw), math.sin(yaw)
     b_x, b_y, b_z = -c[2] * heading_y, c[2] * heading_x, c[0] * heading_y - c[1] * heading_x
     scale = 1.0 / math.sqrt(b_x * b_x + b_y * b_y + b_z * b_z)
@@ -450,12 +452,19 @@ def fly_drone(
         if body.position[2] <= 0.0:
             _, _, axis = compute_axes(body.quaternion)
             is_fast = dot(body.velocity, body.velocity) > MAX_LANDING_SPEED * MAX_LANDING_SPEED
-            body = put_on_ground(body)
+            body, reference = put_on_ground(body), lift_reference(reference)
             if is_fast or axis[2] < MIN_LANDING_COSINE:
                 state.crashed[b, i] = True
                 motor_speeds = (0.0, 0.0, 0.0, 0.0)
                 break
     store_drone(positions, velocities, state, b, i, body, motor_speeds, reference)
+
+
+@kernel
+def lift_reference(reference: Reference) -> Reference:
+    """Return the reference at or above the ground and not sinking, so that a drone takes off when commanded upwards."""
+    (x, y, z), (v_x, v_y, v_z) = reference.position, reference.velocity
+    return Reference((x, y, max(z, 0.0)), (v_x, v_y, max(v_z, 0.0)), reference.acceleration, reference.yaw)
 
 
 @kernel

@@ -25,7 +25,7 @@ COMMANDS = {
     "train": ("Train", "Train a network by imitation learning (DAgger); the defaults are the paper's recipe."),
     "tune": ("Tune", "Improve a trained network on the metrics of its flights, with CMA-ES."),
     "simulate": ("Simulate", "Simulate random flocks under a controller and print metrics."),
-    "fly": ("Fly", "Fly a flock of quadrotors from hover, in metres and seconds, and print its margins."),
+    "fly": ("Fly", "Fly a flock of quadrotors in metres and seconds, and print its margins."),
     "view": ("View", "Simulate flocks interactively in a browser, or replay saved flights."),
     "animate": ("Animate", "Render a film of saved flights, side by side, or of a new flight."),
     "evaluate": ("Evaluate", "Compare controllers, or one with the package's, by the paper's metrics and figures."),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from equiflock._runtime.checks import check_positive
+from equiflock._runtime.checks import check_count, check_positive
 from equiflock._runtime.files import check_absent, run_interruptibly
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.shared_options import print_environment, report_duration, warn_about_time_step
@@ -23,10 +23,10 @@ SettingArgument = Annotated[DroneSetting, tyro.conf.arg(name="")]
 
 @dataclass(frozen=True)
 class Fly:
-    """Fly a flock of quadrotors from hover, in metres and seconds, and print its margins.
+    """Fly a flock of quadrotors in metres and seconds, and print its margins.
 
-    Drones start at random places and velocities, connected and above the ground. Collisions are pairs closer than
-    0.2 m.
+    Drones start level, at random places with random velocities, connected and above the ground. Collisions are pairs
+    closer than 0.2 m.
     """
 
     setting: SettingArgument = field(default_factory=DroneSetting)
@@ -40,7 +40,7 @@ class Fly:
     save: Path | None = None
     """Zarr store to save the flight to, for `equiflock animate`, `equiflock view` and `equiflock.Trajectory.load`."""
     keep_every: int = 2
-    """With --save: save one frame every KEEP_EVERY steps."""
+    """With --save or --film: keep one frame every KEEP_EVERY steps."""
     film: Path | None = None
     """Film of the first flock in space to write, .mp4 or .gif."""
     film_speed: float = 2.0
@@ -61,6 +61,7 @@ class Fly:
             from equiflock.plotting.film import check_film
 
             check_film(self.film, self.film_speed, self.frames_per_second, self.dots_per_inch)
+        check_count("keep_every", self.keep_every)
         if self.time_scale is not None:
             check_positive("time_scale", self.time_scale)
         setting = self.setting

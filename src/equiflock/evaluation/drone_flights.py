@@ -1,4 +1,4 @@
-"""Flights of drones in metres and seconds, from hover with random velocities to a flock: for `equiflock fly`.
+"""Flights of drones in metres and seconds, from random velocities to a flock: for `equiflock fly`.
 
 `DroneSetting` has the drones, their radio and their start; `choose_controller` scales a controller to them, and
 `simulate_drones` flies them and returns what `DroneResults` lists.
@@ -27,7 +27,7 @@ from equiflock._runtime.checks import (
 )
 from equiflock._runtime.imports import require_modules
 from equiflock._runtime.specs import format_spec
-from equiflock.bodies.crazyflow import Crazyflow
+from equiflock.bodies.crazyflow import Crazyflow, count_substeps
 from equiflock.bodies.quadrotor import Quadrotor, check_drone_start
 from equiflock.controllers.loading import load
 from equiflock.controllers.registry import parse_controller_name, split_unit_options
@@ -35,7 +35,7 @@ from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.evaluation.robot_fit import Progress, RobotFit, fit_robot
 from equiflock.evaluation.robot_flights import CALM_DEVIATION, Robot
 from equiflock.flock import Flock
-from equiflock.observations.radio import Radio
+from equiflock.observations.radio import MAX_MEMORY_STEPS, Radio
 from equiflock.protocols import AnyBody, Controller, Moment
 from equiflock.scenarios.drone_start import draw_drones
 from equiflock.simulation import metrics
@@ -90,7 +90,7 @@ class DroneSetting:
     height: float = 3.0
     """Height of the lowest drone at the start, in m; of all drones if D = 2."""
     max_speed: float = 2.0
-    """Largest speed that is commanded, in m/s."""
+    """Largest speed that is commanded, in m/s; crazyflow does not limit it in flight."""
     max_tilt: float = 25.0
     """Largest tilt that is commanded, in degrees (quadrotor only)."""
     max_acceleration: float | None = None
@@ -108,9 +108,15 @@ class DroneSetting:
                 raise InputError("crazyflow has no downwash: choose --body quadrotor, or omit downwash")
         check_count("drones", self.drones, least=2)
         check_count("flocks", self.flocks)
-        check_count("delay", self.delay, least=0)
+        if check_count("delay", self.delay, least=0) > MAX_MEMORY_STEPS:
+            raise InputError(f"delay must be at most {MAX_MEMORY_STEPS:,} steps; got {self.delay:,}")
         check_positive("rate", self.rate)
-        check_nonnegative("height", self.height)
+        if self.body == "crazyflow":
+            count_substeps(self.time_step)
+        least = self.drone.start_distance
+        if check_nonnegative("min_separation", self.min_separation) < least:
+            raise InputError(f"min_separation must be at least {least:g} m; got {self.min_separation:g}")
+        check_positive("height", self.height)
         check_nonnegative("initial_speed", self.initial_speed)
         _ = self.robot
         if self.initial_speed + check_nonnegative("cruise_speed", self.cruise_speed) > self.max_speed:
@@ -277,7 +283,8 @@ class DroneResults(NamedTuple):
     duration: float
     """Duration of the flight, in seconds."""
     real_time_factor: float
-    """Seconds of flight per second of computation, all flocks together as one, without compiling."""
+    """Seconds of flight per second of computation, all flocks together as one, without compiling; NaN for a flight of
+    up to WARM_UP_STEPS steps."""
     cpu_factor: float
     """Seconds of flight per second of processor time, over all cores."""
 
@@ -305,9 +312,10 @@ class DroneResults(NamedTuple):
         share = self.share_connected
         single = "yes" if self.connected[0] else "no"
         rows.append(["connected at the end", *([single] if B == 1 else [f"{share.percent} of {B}", ""])])
-        rows.append(["real-time factor", f"{self.real_time_factor:.3g}", *[""] * (B > 1)])
+        rows.append(["real-time factor", _format_number(self.real_time_factor, "{:.3g}"), *[""] * (B > 1)])
         if B > 1:
-            rows.append([f"real-time factor times {B} flocks", f"{B * self.real_time_factor:.3g}", ""])
+            text = _format_number(B * self.real_time_factor, "{:.3g}")
+            rows.append([f"real-time factor times {B} flocks", text, ""])
         return ["", "value"] if B == 1 else ["", "median over flocks", "worst flock"], rows
 
 
@@ -315,7 +323,12 @@ def _make_row(name: str, values: np.ndarray, pattern: str, smallest_is_worst: bo
     """Return a row with the value of one flock, or median and worst of several; a dash if a value is NaN."""
     worst = values.min() if smallest_is_worst else values.max()
     numbers = [worst] if len(values) == 1 else [np.median(values), worst]
-    return [name, *("-" if np.isnan(number) else pattern.format(number) for number in numbers)]
+    return [name, *(_format_number(number, pattern) for number in numbers)]
+
+
+def _format_number(number: float, pattern: str) -> str:
+    """Return a number as text: "-" for NaN, "never" for an infinite time."""
+    return "-" if math.isnan(number) else "never" if math.isinf(number) else pattern.format(number)
 
 
 def simulate_drones(
@@ -410,6 +423,6 @@ class _Recorder:
             metrics.component_count(last) == 1.0,
             np.where(self.settling_time > last.time, math.inf, self.settling_time),
             last.time,
-            flown / max(seconds, 1e-9),
-            flown / max(cpu_seconds, 1e-9),
+            flown / max(seconds, 1e-9) if flown > 0.0 else math.nan,
+            flown / max(cpu_seconds, 1e-9) if flown > 0.0 else math.nan,
         )

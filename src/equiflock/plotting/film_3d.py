@@ -144,8 +144,7 @@ class SpaceScene:
 
         self._draw_ground(x, y)
         if len(points) <= MAX_AGENTS_WITH_EDGES:
-            pairs = radius_graph(self.run.flock(frame)).edges(0)
-            pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+            pairs = np.unique(np.sort(radius_graph(self.run.flock(frame)).edges(0), axis=1), axis=0)
             self.edges.set_segments(points[pairs])
             # Long links are fainter, so that the nearest ones stand out.
             lengths = np.linalg.norm(points[pairs[:, 0]] - points[pairs[:, 1]], axis=1) / self.run.comm_radius

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock.flock import Flock
-from equiflock.scenarios.random_disk import RandomDisk
+from equiflock.scenarios.random_disk import NoStartError, RandomDisk
 
 DENSE_FLOCK = 100
 """Number of drones up to which the disk grows with the fourth root of their number, and beyond with the square root:
@@ -57,7 +58,13 @@ def draw_drones(
         max_speed=initial_speed,
         velocities="disc",
     )
-    positions = disk.draw().positions.copy()
+    try:
+        positions = disk.draw().positions.copy()
+    except NoStartError:
+        raise InputError(
+            f"found no connected start of {drones} drones at least {min_separation:g} m apart with comm_radius = "
+            f"{comm_radius:g} m: lower min_separation, or change comm_radius or the number of drones"
+        ) from None
     velocities = np.empty_like(positions)
     for b in range(flocks):
         rng = make_rng(seed, "drone_velocities", split, b)

@@ -44,10 +44,14 @@ def lowest_height(moment: Moment) -> Float64[np.ndarray, " B"]:
 
 
 def find_close_pairs(flock: Flock, distance: float) -> set[tuple[int, int, int]]:
-    """Return the pairs of agents that are at most `distance` apart, as (flock, first agent, second agent)."""
+    """Return the pairs of agents that are at most `distance` apart, as (flock, first agent, second agent).
+
+    Two leaders, and agents that do not send, form no pair.
+    """
     graph, N = radius_graph(flock, distance), flock.shape[1]
     b, i = np.divmod(graph.rows, N)
-    return {(k, m, n) for k, m, n in zip(b.tolist(), i.tolist(), graph.senders.tolist(), strict=True) if m < n}
+    pairs = zip(b.tolist(), i.tolist(), graph.senders.tolist(), strict=True)
+    return {(k, min(m, n), max(m, n)) for k, m, n in pairs}
 
 
 def compute_max_acceleration(drone: Quadrotor, dimensions: int) -> float:
