@@ -155,7 +155,7 @@ def test_train_runs_and_resumes_several_controllers_and_seeds(
 def test_train_takes_a_network_of_a_plugin(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None
 ) -> None:
-    (tmp_path / "my_network.py").write_text(
+    (tmp_path / "network_of_a_plugin.py").write_text(
         "import torch, equiflock as ef\n\n"
         "@ef.controller('mixer')\nclass Mixer(torch.nn.Module):\n    senses = ef.paper_senses('mean', hops=1)\n\n"
         "    def __init__(self):\n        super().__init__()\n"
@@ -164,7 +164,7 @@ def test_train_takes_a_network_of_a_plugin(
         "        return self.mix(observations[:, :, 0].transpose(2, 3)).squeeze(-1)\n"
     )
     monkeypatch.setattr(sys, "path", list(sys.path))
-    plugin = "--plugin", str(tmp_path / "my_network.py")
+    plugin = "--plugin", str(tmp_path / "network_of_a_plugin.py")
     run("train", *plugin, "--controller", "mixer", *SMALL_TRAINING, "--out", str(tmp_path / "one"))
     several = "--seeds", "0-1", "--workers", "1", "--out", str(tmp_path / "two")
     run("train", *plugin, "--controller", "mixer", *SMALL_TRAINING, *several)

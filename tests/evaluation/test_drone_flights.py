@@ -132,7 +132,9 @@ def test_controllers_of_other_units_are_refused(controller: str, time_scale: Any
         ({"max_speed": 0.0}, "max_speed must be a finite number above 0"),
         ({"max_tilt": 0.0}, "max_tilt must be above 0 and below 90 degrees"),
         ({"comm_radius": 0.0}, "comm_radius must be"),
-        ({"height": -1.0}, "height must be a finite number of at least 0; got -1.0"),
+        ({"height": 0.0}, "height must be a finite number above 0; got 0.0"),
+        ({"min_separation": 0.01}, "min_separation must be at least 0.3 m; got 0.01"),
+        ({"delay": 1_001}, "delay must be at most 1,000 steps; got 1,001"),
         ({"delay": -1}, "delay must be"),
         ({"packet_loss": 1.0}, "packet_loss must be a share from 0 to below 1"),
         ({"initial_speed": 1.5, "cruise_speed": 1.0}, "initial_speed . cruise_speed must be at most max_speed, 2 m/s"),
@@ -143,9 +145,10 @@ def test_bad_settings_raise_one_clear_line(changed: dict[str, Any], message: str
         DroneSetting(**changed)
 
 
-def test_drones_that_start_too_close_are_refused() -> None:
-    with pytest.raises(ef.InputError, match=r"drones must start at least 0\.3 m apart"):
-        DroneSetting(drones=400, min_separation=0.01, comm_radius=1.0, max_speed=1.0).draw_start()
+def test_a_start_without_room_is_refused_in_one_line() -> None:
+    with pytest.raises(ef.InputError, match=r"found no connected start of 6 drones at least 5 m apart") as caught:
+        DroneSetting(drones=6, min_separation=5.0).draw_start()
+    assert "\n" not in str(caught.value)
 
 
 def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:

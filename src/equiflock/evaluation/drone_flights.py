@@ -323,7 +323,7 @@ def _make_row(name: str, values: np.ndarray, pattern: str, smallest_is_worst: bo
     """Return a row with the value of one flock, or median and worst of several; a dash if a value is NaN."""
     worst = values.min() if smallest_is_worst else values.max()
     numbers = [worst] if len(values) == 1 else [np.median(values), worst]
-    return [name, *(_format_number(number, pattern) for number in numbers)]
+    return [name, *(_format_number(float(number), pattern) for number in numbers)]
 
 
 def _format_number(number: float, pattern: str) -> str:
