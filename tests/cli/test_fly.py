@@ -28,7 +28,14 @@ def test_fly_prints_the_margins_of_the_flight(capsys: pytest.CaptureFixture[str]
     for text in ("connected at the end", "of 2", "real-time factor", "real-time factor times 2 flocks", "downwash"):
         assert text in printed
     assert "controller: starling:comm_radius=5.0:time_scale=20.0" in printed
-    assert "chosen by flights" not in printed
+    assert "chosen by test flights" not in printed
+
+
+def test_flocks_that_do_not_settle_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    run("fly", *SCALED, "--duration", "0.06")
+    captured = capsys.readouterr()
+    assert "never" in captured.out
+    assert "not settled: 1 of 1 flocks; try a larger --time-scale (20 now)" in captured.err
 
 
 def test_the_same_seed_prints_the_same_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,11 +54,11 @@ def test_the_time_scale_is_chosen_and_repeated_without_the_fit(
     monkeypatch.setattr(robot_fit, "LONG_FACTOR", 1)
     run("fly", *FEW)
     fitted = capsys.readouterr().out
-    option = fitted.split("without them: ")[1].split()
+    option = fitted.split("test flights; ")[1].split()[:2]
     assert option[0] == "--time-scale"
     run("fly", *FEW, *option)
     repeated = read_table(capsys.readouterr().out)
-    assert repeated == [line for line in read_table(fitted) if "chosen by flights" not in line]
+    assert repeated == [line for line in read_table(fitted) if "chosen by test flights" not in line]
 
 
 def test_a_flight_is_saved_and_filmed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -83,6 +90,10 @@ def test_help_has_the_options_of_drones(capsys: pytest.CaptureFixture[str]) -> N
     ("options", "message"),
     [
         (("--max-acceleration", "0"), "max_acceleration must be a finite number above 0"),
+        (
+            ("--max-acceleration", "30"),
+            "max_acceleration must be at most 4.57 m/s^2, what tilt and thrust allow; got 30",
+        ),
         (("--max-tilt", "0"), "max_tilt must be above 0"),
         (("--height", "0"), "height must be a finite number above 0"),
         (("--keep-every", "0"), "keep_every must be"),

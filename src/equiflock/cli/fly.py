@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import tyro
 
 from equiflock._runtime.checks import check_count, check_positive
@@ -38,7 +39,8 @@ class Fly:
     time_scale: float | None = None
     """Seconds of the drones per second of the controller; by default `fit_robot` chooses it, which takes seconds."""
     save: Path | None = None
-    """Zarr store to save the flight to, for `equiflock animate`, `equiflock view` and `equiflock.Trajectory.load`."""
+    """Zarr store to save the flight to, for `equiflock.Trajectory.load`, `equiflock view` and, seen from above,
+    `equiflock animate`."""
     keep_every: int = 2
     """With --save or --film: keep one frame every KEEP_EVERY steps."""
     film: Path | None = None
@@ -112,6 +114,11 @@ class Fly:
         print_table(f"{title}, {setting.rate:g} Hz, {duration:g} s", results.table)
         print_environment(setting.build_environment())
         _print_choice(choice)
+        restless = int(np.isinf(results.settling_time).sum())
+        if restless:
+            text = f"not settled: {restless} of {setting.flocks} flocks"
+            text += f"; try a larger --time-scale ({choice.time_scale:g} now)"
+            err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
         for label, path in (("saved", self.save), ("film", self.film)):
             if path is not None:
                 _print(f"{label}: {path}")
@@ -122,7 +129,9 @@ def _print_choice(choice: ScaledChoice) -> None:
     _print(f"controller: {choice.name}")
     if choice.fit is None:
         return
-    _print(f"time scale {choice.time_scale:g} chosen by flights; without them: --time-scale {choice.time_scale:g}")
+    _print(
+        f"time scale {choice.time_scale:g} was chosen by test flights; --time-scale {choice.time_scale:g} skips them"
+    )
     unmet = [demand.name for demand in choice.fit.demands if not demand.met]
     if unmet:
         text = f"no time scale meets all demands of these drones; not met: {', '.join(unmet)} (see equiflock fit)"

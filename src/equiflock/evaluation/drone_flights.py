@@ -138,10 +138,16 @@ class DroneSetting:
     @property
     def command_limit(self) -> float:
         """Largest commanded acceleration, in m/s^2."""
-        if self.max_acceleration is not None:
-            return check_positive("max_acceleration", self.max_acceleration)
+        most = compute_max_acceleration(self.drone, self.dimensions)
         # Three figures, so that the printed number is the one that is flown.
-        return float(f"{COMMAND_SHARE * compute_max_acceleration(self.drone, self.dimensions):.3g}")
+        if self.max_acceleration is None:
+            return float(f"{COMMAND_SHARE * most:.3g}")
+        if check_positive("max_acceleration", self.max_acceleration) > most:
+            raise InputError(
+                f"max_acceleration must be at most {most:.3g} m/s^2, what tilt and thrust allow; "
+                f"got {self.max_acceleration:g}"
+            )
+        return self.max_acceleration
 
     @property
     def robot(self) -> Robot:
