@@ -40,7 +40,7 @@ FLOCKS, SEEDS = 50, 5
 EXPERTS = ("tanner", "tanner-bounded")
 # The paper's network, trained by starling's command, with starling's parameters of the orbit technique.
 FAIR = "etdagnn, starling's recipe"
-FAIR_WEIGHTS = "runs/starling/baseline/etdagnn-{seed}/weights.safetensors"
+FAIR_WEIGHTS = "runs/starling/baseline/etdagnn-gain_period=0.02-{seed}/weights.safetensors"
 # A lossy, late radio and a limited body.
 HARD = {"packet_loss": 0.2, "delay": 1, "max_acceleration": 30.0}
 

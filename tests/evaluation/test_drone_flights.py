@@ -11,7 +11,13 @@ import pytest
 
 import equiflock as ef
 from equiflock.evaluation import drone_flights, robot_fit
-from equiflock.evaluation.drone_flights import DroneResults, DroneSetting, choose_controller, simulate_drones
+from equiflock.evaluation.drone_flights import (
+    LAG_FACTOR,
+    DroneResults,
+    DroneSetting,
+    choose_controller,
+    simulate_drones,
+)
 from equiflock.simulation.drone_metrics import compute_max_acceleration
 
 LAW = "starling:comm_radius=5:time_scale=20"
@@ -95,7 +101,7 @@ def test_the_fit_knows_the_drones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(robot_fit, "LONG_FACTOR", 1)
     setting = DroneSetting(drones=4, dimensions=2, rate=25.0, packet_loss=0.1, delay=2)
     choice = choose_controller(setting, "reynolds")
-    assert choice.fit is not None and choice.fit.time_scale == choice.time_scale
+    assert choice.fit is not None and choice.time_scale == pytest.approx(LAG_FACTOR * choice.fit.time_scale, rel=5e-3)
     robot = choice.fit.robot
     assert (robot.agents, robot.dimensions, robot.rate, robot.delay, robot.packet_loss) == (4, 2, 25.0, 2, 0.1)
     limit = drone_flights.COMMAND_SHARE * compute_max_acceleration(ef.Quadrotor(max_tilt=25.0), 2)

@@ -53,6 +53,9 @@ from equiflock.statistics import Estimate, estimate_share
 
 COMMAND_SHARE = 0.6
 """Share of the drone's acceleration that commands may use; the drone needs the rest to track them."""
+LAG_FACTOR = 1.35
+"""Factor on the time scale of the fit, whose robots have no lag: flocks settle also under the firmware's controller, in
+crazyflow, which oscillate at the fit's own choice."""
 COLLISION_DISTANCE = 0.2
 """Distance of two drones below which they collide, in m: a Crazyflie is 0.13 m wide with its propellers."""
 FIT_DRONES, FIT_FLOCKS = 30, 2
@@ -205,7 +208,7 @@ class ScaledChoice(NamedTuple):
     """Name with comm_radius and time_scale, as `load` takes it."""
     time_scale: float
     fit: RobotFit | None
-    """The fit that chose the time scale; None if it was given."""
+    """The fit of which the time scale is LAG_FACTOR times its choice; None if it was given."""
 
 
 def choose_controller(
@@ -214,10 +217,11 @@ def choose_controller(
     time_scale: float | None = None,
     on_flight: Progress | None = None,
 ) -> ScaledChoice:
-    """Return a controller that is scaled to the drones; `fit_robot` chooses the time scale if none is given.
+    """Return a controller that is scaled to the drones.
 
-    A name with comm_radius and time_scale is used as is. Raise InputError if its comm_radius is not that of the drones,
-    if it has a time_scale without a comm_radius, or if the time scale is given twice.
+    If no time scale is given, it is LAG_FACTOR times the one that `fit_robot` chooses. A name with comm_radius and
+    time_scale is used as is. Raise InputError if its comm_radius is not that of the drones, if it has a time_scale
+    without a comm_radius, or if the time scale is given twice.
     """
     name, options = parse_controller_name(controller)
     units, own = split_unit_options(options)
@@ -238,7 +242,7 @@ def choose_controller(
     fit = None
     if tau is None:
         fit = _fit_drones(setting, format_spec(name, **own), on_flight)
-        tau = fit.time_scale
+        tau = float(f"{LAG_FACTOR * fit.time_scale:.3g}")
     scaled_name = format_spec(name, **own, comm_radius=setting.comm_radius, time_scale=tau)
     scaled = load(name, **own, comm_radius=setting.comm_radius, time_scale=tau)
     return ScaledChoice(scaled, scaled_name, float(tau), fit)
