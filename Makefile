@@ -44,7 +44,7 @@ robot: $(READY) emulator  ## what exported controllers take of a Cortex-M4F: fla
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 test test-fast: export OMP_WAIT_POLICY := passive
 test test-fast: export PYTHONDONTWRITEBYTECODE :=
-test: $(READY) browser emulator  ## run the tests (about five minutes on 2 cores, seven where kernels must be compiled)
+test: $(READY) browser emulator  ## run the tests (about eight minutes on 2 cores, ten where kernels must be compiled)
 	$(PYTEST)
 
 test-fast: $(READY)  ## run the tests that are fast: no processes, no browser
@@ -103,7 +103,7 @@ THEN := --tasks '0.4*obstacles:sides=24:flocks=4:duration=14+0.4*obstacles:sides
 	--search channels --sigma 0.1 --validate-every 3 --validation-flocks 60 --generations 6 $(COURSES)
 RUNS := runs/starling
 TRAINED := src/equiflock/controllers/trained
-starling: $(READY)  ## train and tune the weights of starling again (estimated: 30 minutes on 2 cores)
+starling: $(READY)  ## train and tune the weights of starling again (estimated: 35 minutes on 2 cores)
 	test -d $(RUNS)/soft && $(BIN)/equiflock train --resume $(RUNS)/soft || $(BIN)/equiflock train $(SOFT) --out $(RUNS)/soft
 	test -d $(RUNS)/open && $(BIN)/equiflock train --resume $(RUNS)/open --workers 2 || \
 		$(BIN)/equiflock train --controller starling $(OPEN) --seeds 0-4 --workers 2 --out $(RUNS)/open
