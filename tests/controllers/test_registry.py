@@ -56,9 +56,9 @@ def test_a_name_cannot_be_registered_twice() -> None:
 
 def test_senses_are_checked_at_registration() -> None:
     with pytest.raises(InputError, match="senses must be Senses"):
-        ef.controller("deaf", senses=3)  # type: ignore[call-overload]
-    with pytest.raises(InputError, match="the class Deaf must declare senses, privileged and gain_schedule"):
-        ef.controller("deaf", senses=ef.paper_senses())(type("Deaf", (), {}))
+        ef.controller("incomplete", senses=3)  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="the class Incomplete must declare senses, privileged and gain_schedule"):
+        ef.controller("incomplete", senses=ef.paper_senses())(type("Incomplete", (), {}))
 
 
 def test_bare_decorator_uses_the_functions_name() -> None:

@@ -61,6 +61,7 @@ def test_the_camera_turns(run: ef.Trajectory) -> None:
     images = []
     for azimuth in (0.0, 30.0):
         scene.draw(0.0, azimuth)
+        scene.canvas.draw()
         images.append(np.asarray(scene.canvas.buffer_rgba()).copy())
     assert (images[0] != images[1]).any()
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from equiflock._runtime.files import atomic_write, check_writable
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.terminal import PREPARING_TEXT, err, out, progress
+from equiflock.cli.terminal import PREPARING_TEXT, err, print_line, progress
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.evaluation.robot_fit import DEFAULT_FLOCKS, RobotFit, fit_robot
 
@@ -83,7 +83,7 @@ class Fit:
                 scratch.write_text(json.dumps(fit.to_dict(), indent=1) + "\n")
         print_fit(fit)
         if self.out is not None:
-            _print(f"saved: {self.out}")
+            print_line(f"saved: {self.out}")
         if not fit.met:
             names = ", ".join(demand.name for demand in fit.demands if not demand.met)
             err.print(f"demands that are not met: {names}", highlight=False, markup=False, soft_wrap=True)
@@ -93,12 +93,8 @@ class Fit:
 def print_fit(fit: RobotFit) -> None:
     """Print the table of a fit, and how to load and export the controller."""
     # Values are sentences, which a table would truncate in a narrow terminal.
-    _print(str(fit))
-    _print(f"load it:   {fit.load_call}")
-    _print(f"export it: {fit.export_command}")
+    print_line(str(fit))
+    print_line(f"load it:   {fit.load_call}")
+    print_line(f"export it: {fit.export_command}")
     if fit.sampling_period is not None:
-        _print(f"period of the exported agent, which sets its gain: {fit.sampling_period:g} s")
-
-
-def _print(text: str) -> None:
-    out.print(text, highlight=False, markup=False, soft_wrap=True)
+        print_line(f"period of the exported agent, which sets its gain: {fit.sampling_period:g} s")

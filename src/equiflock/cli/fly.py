@@ -13,7 +13,7 @@ from equiflock._runtime.checks import check_count, check_positive
 from equiflock._runtime.files import check_absent, run_interruptibly
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.shared_options import print_environment, report_duration, warn_about_time_step
-from equiflock.cli.terminal import PREPARING_TEXT, err, out, print_table, progress
+from equiflock.cli.terminal import PREPARING_TEXT, print_line, print_table, print_warning, progress
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.evaluation.drone_flights import DroneSetting, ScaledChoice, choose_controller, simulate_drones
 from equiflock.simulation.simulate import count_steps
@@ -118,25 +118,21 @@ class Fly:
         if restless:
             text = f"not settled: {restless} of {setting.flocks} flocks"
             text += f"; try a larger --time-scale ({choice.time_scale:g} now)"
-            err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+            print_warning(text)
         for label, path in (("saved", self.save), ("film", self.film)):
             if path is not None:
-                _print(f"{label}: {path}")
+                print_line(f"{label}: {path}")
 
 
 def _print_choice(choice: ScaledChoice) -> None:
     """Print the controller and its time scale; if a fit chose it, also how to repeat the flight without the fit."""
-    _print(f"controller: {choice.name}")
+    print_line(f"controller: {choice.name}")
     if choice.fit is None:
         return
-    _print(
+    print_line(
         f"time scale {choice.time_scale:g} was chosen by test flights; --time-scale {choice.time_scale:g} skips them"
     )
     unmet = [demand.name for demand in choice.fit.demands if not demand.met]
     if unmet:
         text = f"no time scale meets all demands of these drones; not met: {', '.join(unmet)} (see equiflock fit)"
-        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
-
-
-def _print(text: str) -> None:
-    out.print(text, highlight=False, markup=False, soft_wrap=True)
+        print_warning(text)

@@ -19,7 +19,7 @@ from equiflock._runtime.specs import CONSTANT_WORDS, format_spec, is_union, pars
 from equiflock.bodies import body_names, make_body
 from equiflock.cli.jobs import WorkerOptions
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.terminal import err, out, parse_floats, parse_integers
+from equiflock.cli.terminal import err, out, parse_floats, parse_integers, print_warning
 from equiflock.controllers.gain_schedule import describe_long_time_step
 from equiflock.controllers.loading import read_own_radius
 from equiflock.controllers.registry import parse_controller_name, split_unit_options
@@ -126,8 +126,8 @@ def warn_about_flight(scenario: Scenario, name: str, controller: object, time_st
 
     Also print one if the time step is longer than those of the controller's training, or if R is not the controller's.
     """
-    _print_warning(describe_disagreement(scenario, controller))
-    _print_warning(_describe_other_radius(scenario, name))
+    print_warning(describe_disagreement(scenario, controller))
+    print_warning(_describe_other_radius(scenario, name))
     warn_about_time_step(controller, time_step)
 
 
@@ -149,13 +149,7 @@ def _describe_other_radius(scenario: Scenario, name: str) -> str | None:
 
 def warn_about_time_step(controller: object, time_step: float) -> None:
     """Print a warning if the time step is longer than those of the controller's training."""
-    _print_warning(describe_long_time_step(controller, time_step))
-
-
-def _print_warning(text: str | None) -> None:
-    """Print a warning in one line; nothing for None."""
-    if text is not None:
-        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    print_warning(describe_long_time_step(controller, time_step))
 
 
 def _is_plain(hint: Any) -> bool:

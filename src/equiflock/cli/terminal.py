@@ -205,6 +205,17 @@ def print_paths(paths: Iterable[Path]) -> None:
         out.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
 
 
+def print_line(text: str) -> None:
+    """Print a text as it is, without wrapping it."""
+    out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_warning(text: str | None) -> None:
+    """Print a warning on stderr in one line; nothing for None."""
+    if text is not None:
+        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
 def print_notice(bar: Progress, text: str) -> None:
     """Print a notice on stderr, above the progress bars."""
     bar.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)

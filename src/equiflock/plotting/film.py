@@ -106,13 +106,32 @@ def film(
     # Stop the film when the last flight has ended.
     ended = max(int(run.steps[0]) * run.time_step for run in runs)
     seconds = min(float(runs[0].times[-1]), ended)
-    count = max(math.ceil(seconds / speed * frames_per_second - 1e-6), 1) + 1  # includes the final state
+
+    def draw(film_time: float) -> None:
+        for panel in panels:
+            panel.draw(min(film_time * speed, seconds))
+
+    return write_frames(path, canvas, draw, seconds / speed, frames_per_second, on_frame)
+
+
+def write_frames(
+    path: str | os.PathLike[str],
+    canvas: FigureCanvasAgg,
+    draw: Callable[[float], object],
+    film_seconds: float,
+    frames_per_second: int,
+    on_frame: Callable[[int, int], object] | None,
+) -> Path:
+    """Write a film of the canvas, which `draw` updates to a time of the film, in seconds; the last frame is its end.
+
+    `on_frame` is called with (frames drawn, total frames) after every frame.
+    """
+    count = max(math.ceil(film_seconds * frames_per_second - 1e-6), 1) + 1  # includes the final state
     # The codec requires even numbers of pixels.
     width, height = (int(v) // 2 * 2 for v in canvas.get_width_height())
-    with atomic_write(path) as scratch, open_encoder(scratch, width, height, frames_per_second) as send:
+    with atomic_write(path) as scratch, _open_encoder(scratch, width, height, frames_per_second) as send:
         for n in range(count):
-            for panel in panels:
-                panel.draw(min(n / frames_per_second * speed, seconds))
+            draw(n / frames_per_second)
             canvas.draw()
             image = np.asarray(canvas.buffer_rgba())[:height, :width, :3]
             send(np.ascontiguousarray(image).tobytes())
@@ -133,7 +152,7 @@ def check_film(path: str | os.PathLike[str], speed: float, frames_per_second: in
 
 
 @contextmanager
-def open_encoder(path: Path, width: int, height: int, frames_per_second: int) -> Iterator[Callable[[bytes], object]]:
+def _open_encoder(path: Path, width: int, height: int, frames_per_second: int) -> Iterator[Callable[[bytes], object]]:
     """Start ffmpeg, which writes to `path`, and yield a function that sends it a frame (RGB bytes).
 
     Raise OSError at the end of the block if ffmpeg failed. The process has ended when the block is left.

@@ -17,10 +17,9 @@ from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError
-from equiflock._runtime.files import atomic_write
 from equiflock.flock import Role
 from equiflock.graph.radius_graph import radius_graph
-from equiflock.plotting.film import MAX_AGENTS_WITH_EDGES, check_film, open_encoder
+from equiflock.plotting.film import MAX_AGENTS_WITH_EDGES, check_film, write_frames
 from equiflock.plotting.style import ARROW_COLOUR, FAINT_COLOUR, ROLE_COLOURS, TEXT_COLOUR
 from equiflock.simulation.metrics import component_count, velocity_variance
 from equiflock.simulation.trajectory import Trajectory
@@ -70,18 +69,11 @@ def film_3d(
         raise InputError(f"flock must be from 0 to {run.positions.shape[1] - 1}; got {flock}")
     scene = SpaceScene(run[flock], dots_per_inch)
     seconds = float(run.times[-1])
-    count = max(math.ceil(seconds / speed * frames_per_second - 1e-6), 1) + 1  # includes the final state
-    # The codec requires even numbers of pixels.
-    width, height = (int(v) // 2 * 2 for v in scene.canvas.get_width_height())
-    with atomic_write(path) as scratch, open_encoder(scratch, width, height, frames_per_second) as send:
-        for n in range(count):
-            film_time = n / frames_per_second
-            scene.draw(min(film_time * speed, seconds), FIRST_AZIMUTH + TURN_PER_SECOND * film_time)
-            image = np.asarray(scene.canvas.buffer_rgba())[:height, :width, :3]
-            send(np.ascontiguousarray(image).tobytes())
-            if on_frame is not None:
-                on_frame(n + 1, count)
-    return Path(path)
+
+    def draw(film_time: float) -> None:
+        scene.draw(min(film_time * speed, seconds), FIRST_AZIMUTH + TURN_PER_SECOND * film_time)
+
+    return write_frames(path, scene.canvas, draw, seconds / speed, frames_per_second, on_frame)
 
 
 class SpaceScene:
@@ -159,7 +151,6 @@ class SpaceScene:
             f"t = {self.run.times[frame]:5.1f} s   velocity variance {self.variance[frame]:.4f}   "
             f"{count} component{'s' if count != 1 else ''}"
         )
-        self.canvas.draw()
 
     def _draw_ground(self, x: float, y: float) -> None:
         """Draw the ground around a point, with lines at multiples of the grid step."""
