@@ -20,6 +20,8 @@ from equiflock._runtime.files import atomic_write, check_absent, delay_sigint
 from equiflock._runtime.memory import ReadOnlyDict
 from equiflock.flock import MAX_MAGNITUDE, Condition, Flock, Groups, ObstacleIds, Roles, check_comm_radius
 from equiflock.outcomes import Outcome
+from equiflock.simulation.flight_log import LogFrames, read_flight_log, write_flight_log
+from equiflock.version import __version__
 
 if TYPE_CHECKING:
     import xarray
@@ -196,6 +198,91 @@ class Trajectory:
             return _from_dataset(data)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{source} is a damaged trajectory: {error}") from None
+
+    def to_csv(self, path: str | os.PathLike[str]) -> Path:
+        """Write the frames of one flock as a flight log, which `from_csv` reads again; return the path.
+
+        The file appears when it is complete. It has the agents' states, roles and conditions to the steps that the
+        flock flew, but no series, settings, groups, indices of obstacles or further body state. Raise InputError if
+        `path` exists, or for several flocks.
+        """
+        if len(self.steps) > 1:
+            raise InputError(
+                f"a flight log has one flock; got {len(self.steps)}: choose one, such as run[0].to_csv(..)"
+            )
+        check_absent(path)
+        # Later frames repeat the last state. Half a step allows for the rounding of times.
+        count = int(np.count_nonzero(self.times < (int(self.steps[0]) + 0.5) * self.time_step))
+        names = self.config.get("agents")
+        indices = list(range(self.roles.shape[1]))
+        frames = LogFrames(
+            times=self.times[:count],
+            positions=self.positions[:count, 0],
+            velocities=self.velocities[:count, 0],
+            accelerations=self.accelerations[: count - 1, 0],
+            conditions=self.conditions[:count, 0],
+            roles=self.roles[0],
+            agents=names if isinstance(names, list) and len(names) == len(indices) else indices,
+        )
+        write_flight_log(frames, Path(path))
+        return Path(path)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        comm_radius: float,
+        time_step: float | None = None,
+        max_gap: float | None = None,
+    ) -> Trajectory:
+        """Read a flight log, such as that of real robots: a CSV file with a row per agent and time.
+
+            log = Trajectory.from_csv("flight.csv", comm_radius=3.0)
+
+        Columns, by header, in any order: `time` in seconds (or t, timestamp), `agent`, an integer or a name (or id,
+        robot), `x`, `y`, and `z` in space. Optional ones: `vx`, `vy`, `vz`, `ax`, `ay`, `az`, `role` (follower, leader,
+        obstacle; default: followers) and `condition` (working, silent, stopped, drifting). Others are ignored.
+
+        Each agent may log at its own times. The frames have a fixed step, from the first time at which all agents have
+        logged (`config["start_time"]`, t = 0 of the trajectory) to the last. Positions and velocities are interpolated
+        linearly; without columns, velocities are central differences of the positions. Accelerations and conditions are
+        those of an agent's last sample; without columns, accelerations are the realised ones, (v(t + dt) - v(t)) / dt.
+        Agents are sorted; `config["agents"]` lists their names by index.
+
+        Raise InputError, with the line, if the log is invalid.
+
+        Args:
+            path: the log.
+            comm_radius: R of the robots' radio, which a log does not have.
+            time_step: dt of the frames, in seconds; default: the median interval between an agent's samples.
+            max_gap: longest time that an agent may be without a sample, in seconds; default: 5 time steps.
+        """
+        if not isinstance(path, (str, os.PathLike)):
+            raise InputError(f"path must be a string or a path; got {shorten_repr(path)}")
+        radius = check_comm_radius(comm_radius)
+        frames, settings = read_flight_log(Path(path), time_step, max_gap)
+        F, N = frames.conditions.shape
+        roles = np.broadcast_to(frames.roles, (F, N))
+        try:
+            # A batch of all frames, of which the constructor checks each.
+            flocks = Flock(frames.positions, frames.velocities, roles, conditions=frames.conditions, comm_radius=radius)
+        except InputError as error:
+            raise InputError(f"{path} has a frame that is no flock: {error}") from None
+        static = {name: getattr(flocks, name)[:1].copy() for name in STATIC_ARRAYS}
+        return cls(
+            times=frames.times,
+            positions=frames.positions[:, None],
+            velocities=frames.velocities[:, None],
+            accelerations=frames.accelerations[:, None],
+            conditions=frames.conditions[:, None],
+            **static,
+            steps=np.array([F - 1]),
+            outcomes=np.array([Outcome.TIME_UP], np.int8),
+            time_step=settings["time_step"],
+            comm_radius=radius,
+            config={**settings, "comm_radius": radius, "equiflock": __version__},
+        )
 
 
 def load_trajectories(path: str | os.PathLike[str]) -> list[Trajectory]:
