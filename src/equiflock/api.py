@@ -11,6 +11,7 @@ from equiflock.controllers import controller, controller_names, load, load_modul
 from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
+from equiflock.evaluation.flight_comparison import FlightComparison, compare_with_simulation
 from equiflock.evaluation.robot_fit import RobotFit, fit_robot
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
@@ -60,6 +61,7 @@ __all__ = [
     "Failures",
     "FastForward",
     "Flight",
+    "FlightComparison",
     "Flock",
     "Flocking",
     "GainSchedule",
@@ -88,6 +90,7 @@ __all__ = [
     "audit",
     "body",
     "body_names",
+    "compare_with_simulation",
     "components",
     "controller",
     "controller_names",

@@ -139,7 +139,7 @@ def test_a_run_directory_is_refused_in_favour_of_its_jobs(capsys: pytest.Capture
     table = tmp_path / "flocking.csv"
     table.touch()
     assert f"name one of its jobs, such as {job}" in failure(capsys, "view", str(tmp_path))
-    assert "expected a file jobs/*.csv in a run directory" in failure(capsys, "view", str(table))
+    assert "must be a file jobs/*.csv in a run directory" in failure(capsys, "view", str(table))
 
 
 def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

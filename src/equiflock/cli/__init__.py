@@ -29,6 +29,7 @@ COMMANDS = {
     "view": ("View", "Simulate flocks interactively in a browser, or replay saved flights."),
     "animate": ("Animate", "Render a film of saved flights, side by side, or of a new flight."),
     "evaluate": ("Evaluate", "Compare controllers, or one with the package's, by the paper's metrics and figures."),
+    "compare": ("Compare", "Compare the log of a real flight with a simulation of the same start."),
     "fit": ("Fit", "Fit a controller to a robot: choose its time scale, and measure the margins that it leaves."),
     "export": ("Export", "Export one agent's controller for a robot, as C, NumPy or ONNX."),
     "reproduce": ("Reproduce", "Run the paper's experiments and check its statements."),

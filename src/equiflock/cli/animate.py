@@ -15,15 +15,17 @@ from equiflock.cli.shared_options import (
     ScenarioName,
     ScenarioOptions,
     ScenarioOptionsArgument,
-    build_scenario,
+    check_radius_has_effect,
+    load_flights,
     report_duration,
     warn_about_flight,
 )
 from equiflock.cli.terminal import PREPARING_TEXT, out, progress
 from equiflock.controllers import load
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
+from equiflock.scenarios import make_scenario
 from equiflock.simulation.flight_jobs import fly, scenario_to_dict
-from equiflock.simulation.trajectory import Trajectory, load_trajectories
+from equiflock.simulation.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Animate:
     """Render a film of saved flights, side by side, or of a new flight."""
 
     flights: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    """Flights saved by `equiflock simulate --save` or `equiflock view`; if none, a new one is simulated."""
+    """Flights saved by `equiflock simulate --save` or `equiflock view`, or flight logs (.csv, with --comm-radius); if
+    none, a new one is simulated."""
     out: Path = Path("flock.mp4")
     """File to write, .mp4 or .gif."""
     flock: int = 0
@@ -50,6 +53,8 @@ class Animate:
     """New flight: time step in seconds."""
     duration: float | None = None
     """New flight: duration in seconds; by default that of the scenario's test."""
+    comm_radius: float | None = None
+    """Communication radius of flight logs, or of a new flight, by default that of the scenario."""
     plugin: str | None = None
     """Python module or file to import first, which may register your own controllers and scenarios."""
 
@@ -63,8 +68,9 @@ class Animate:
         options = ("controller", "scenario", "options", "time_step", "duration")
         if self.flights and any(getattr(self, name) != getattr(default, name) for name in options):
             raise InputError("options of a new flight have no effect on saved flights: leave them out")
+        check_radius_has_effect(self.flights, self.comm_radius)
         with progress() as bar:
-            runs = [run for path in self.flights for run in load_trajectories(path)]
+            runs = [run for path in self.flights for run in load_flights(path, self.comm_radius)]
             if not runs:
                 task = bar.add_task(PREPARING_TEXT, total=None)
                 runs = [self._simulate()]
@@ -83,7 +89,8 @@ class Animate:
 
     def _simulate(self) -> Trajectory:
         """Simulate a new flight of the chosen scenario."""
-        scenario = build_scenario(self.scenario, self.options)
+        radius = {} if self.comm_radius is None else {"comm_radius": self.comm_radius}
+        scenario = make_scenario(self.scenario, **(self.options.option_values | radius))
         duration = report_duration(scenario.duration if self.duration is None else self.duration, self.time_step)
         config = {"controller": self.controller, **scenario_to_dict(scenario)}
         start = run_interruptibly(scenario.draw)

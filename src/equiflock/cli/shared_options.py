@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from itertools import pairwise, product
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -36,6 +37,7 @@ from equiflock.simulation.environment import (
 )
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.simulate import compute_flown_duration, count_steps
+from equiflock.simulation.trajectory import Trajectory, load_trajectories
 
 ENVIRONMENT_OPTIONS = (*RADIO_OPTIONS, "body", *FAILURE_OPTIONS)
 """Options of every environment, whatever its body."""
@@ -127,21 +129,21 @@ def warn_about_flight(scenario: Scenario, name: str, controller: object, time_st
     Also print one if the time step is longer than those of the controller's training, or if R is not the controller's.
     """
     print_warning(describe_disagreement(scenario, controller))
-    print_warning(_describe_other_radius(scenario, name))
+    warn_about_radius(collect_options(scenario).get("comm_radius"), name)
     warn_about_time_step(controller, time_step)
 
 
-def _describe_other_radius(scenario: Scenario, name: str) -> str | None:
-    """Return a warning if the R of a scenario differs from that of a controller, which is then not scaled; else None.
+def warn_about_radius(radius: float | None, name: str) -> None:
+    """Print a warning if R differs from that of a controller, which is then not scaled to it.
 
-    None for users' laws, whose units are unknown.
+    None if `radius` is None, or for users' laws, whose units are unknown.
     """
-    radius, own = collect_options(scenario).get("comm_radius"), read_own_radius(name)
+    own = read_own_radius(name)
     if radius is None or own is None or math.isclose(radius, own, rel_tol=1e-9):
-        return None
+        return
     head, options = parse_controller_name(name)
     scaled = format_spec(head, **split_unit_options(options)[1], comm_radius=f"{radius:.12g}")
-    return (
+    print_warning(
         f"{name} is for comm_radius = {own:g} and is not scaled to {radius:g}: to scale it, use {scaled}:time_scale=.. "
         "(equiflock fit chooses the time scale)"
     )
@@ -168,6 +170,32 @@ def _get_switch_value(hint: Any, default: Any) -> Any:
     if NoneType not in get_args(hint) or len(kinds) != 1:
         return None
     return kinds[0]() if default is None else default  # type: ignore[operator]
+
+
+# Saved flights.
+
+
+def load_flights(path: Path, comm_radius: float | None) -> list[Trajectory]:
+    """Return the flights saved at a path, or that of a flight log (.csv), which needs the radius of its robots.
+
+    Raise InputError if there are none, or they are damaged.
+    """
+    if path.suffix != ".csv":
+        return load_trajectories(path)
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    if comm_radius is None:
+        raise InputError(
+            f"{path}: for a flight log pass --comm-radius, the communication radius of its robots; the result of a job "
+            "must be a file jobs/*.csv in a run directory"
+        )
+    return [Trajectory.from_csv(path, comm_radius=comm_radius)]
+
+
+def check_radius_has_effect(paths: Sequence[Path], comm_radius: float | None) -> None:
+    """Raise InputError if there are saved flights but no flight log among them, while a radius is given."""
+    if comm_radius is not None and paths and all(path.suffix != ".csv" for path in paths):
+        raise InputError("--comm-radius has no effect on saved flights, only on flight logs (.csv): leave it out")
 
 
 # Environments.

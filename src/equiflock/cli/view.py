@@ -17,10 +17,11 @@ from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import check_writable
 from equiflock._runtime.specs import parse_spec
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
+from equiflock.cli.shared_options import check_radius_has_effect, load_flights
 from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, err, out, progress
 from equiflock.controllers.registry import WEIGHTS_SUFFIX
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
-from equiflock.simulation.trajectory import Trajectory, load_trajectories
+from equiflock.simulation.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from equiflock.viewer.viewer_config import ViewerConfig
@@ -31,8 +32,9 @@ class View:
     """Simulate flocks interactively in a browser, or replay saved flights."""
 
     flights: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    """One or two saved flights to replay: from `equiflock simulate --save`, saved from the page, or a job of
-    `equiflock reproduce` or `evaluate` (jobs/*.csv in its run directory), which is simulated again."""
+    """One or two saved flights to replay: from `equiflock simulate --save`, saved from the page, a flight log (.csv,
+    with --comm-radius), or a job of `equiflock reproduce` or `evaluate` (jobs/*.csv in its run directory), which is
+    simulated again."""
     controller: str = DEFAULT_CONTROLLER
     """Initial controller, as for `equiflock simulate`; the page can switch to any other."""
     compare: str | None = None
@@ -45,6 +47,8 @@ class View:
     """Initial number of agents, at most 10,000."""
     seed: int = 0
     """Seed of the initial flock."""
+    comm_radius: float | None = None
+    """Communication radius of flight logs, or of the initial flock."""
     host: str = "127.0.0.1"
     """Address to listen on. Anyone who can reach it can run simulations on this machine, and save flights."""
     port: int = 8000
@@ -100,6 +104,7 @@ class View:
         live_options = ("controller", "compare", "weights", "scenario", "agents", "seed")
         if self.flights and any(getattr(self, name) != getattr(default, name) for name in live_options):
             raise InputError("options of live flights have no effect on saved flights: leave them out")
+        check_radius_has_effect(self.flights, self.comm_radius)
         wrong = [str(path) for path in self.weights if path.suffix != WEIGHTS_SUFFIX]
         if wrong:
             raise InputError(f"{wrong[0]} is not a weights file: its name must end in {WEIGHTS_SUFFIX}")
@@ -107,6 +112,8 @@ class View:
         scenario, options = parse_spec(self.scenario)
         page_fields: dict[str, Any] = {"agents": self.agents, "seed": self.seed}
         page_fields |= {name: options.pop(name) for name in ("agents", "seed", "comm_radius") if name in options}
+        if self.comm_radius is not None and not self.flights:
+            page_fields["comm_radius"] = self.comm_radius
         files = list(self.weights)
         for name, controller in (("controller", self.controller), ("compare", self.compare)):
             page_fields[name] = controller
@@ -120,7 +127,7 @@ class View:
         with progress() as bar:
             bar.add_task("reading flights", total=None, visible=bool(self.flights))
             plugin = compute_plugin_checksum(self.plugin)
-            flights = [run for path in self.flights for run in _load_flights(path, plugin)]
+            flights = [run for path in self.flights for run in _load_flights(path, self.comm_radius, plugin)]
         return ViewerConfig(setting, tuple(dict.fromkeys(files)), flights, self.out)
 
 
@@ -135,16 +142,16 @@ def _has_screen() -> bool:
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
 
-def _load_flights(path: Path, plugin: str) -> list[Trajectory]:
-    """Return the flights saved at a path, or the flight of an experiment's job (.csv), simulated again.
+def _load_flights(path: Path, comm_radius: float | None, plugin: str) -> list[Trajectory]:
+    """Return the flights saved at a path, that of a flight log, or that of an experiment's job, simulated again.
 
     `plugin` is the plugin's checksum. Raise InputError for the run directory of an experiment.
     """
     jobs = sorted((path / "jobs").glob("*.csv"))
     if jobs:
         raise InputError(f"{path} is the run directory of an experiment: name one of its jobs, such as {jobs[0]}")
-    if path.suffix != ".csv":
-        return load_trajectories(path)
+    if path.suffix != ".csv" or path.resolve().parent.name != "jobs":
+        return load_flights(path, comm_radius)
     from equiflock.viewer.playback import rerun_flight
 
     return [rerun_flight(path, plugin)]

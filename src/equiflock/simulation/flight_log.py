@@ -338,7 +338,7 @@ def _make_grid(start: float, end: float, step: float, agents: Sequence[_AgentSam
     D = 3 if POSITION[2] in agents[0].columns else 2
     size = (steps + 1.0) * len(agents) * (3 * 8 * D + 1)
     check_fits_memory(f"keeping {steps + 1:,.0f} frames of {path}", size, "raise time_step")
-    return np.arange(int(steps) + 1) * step
+    return np.arange(int(steps) + 1, dtype=np.float64) * step
 
 
 def _resample(agents: Sequence[_AgentSamples], start: float, grid: Floats, path: Path) -> LogFrames:
