@@ -10,7 +10,7 @@ from types import EllipsisType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int8
+from jaxtyping import Bool, Float, Float64, Int8, Int64
 from numpy.typing import NDArray
 
 from equiflock._runtime.specs import format_spec
@@ -26,6 +26,7 @@ from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Vectors
 from equiflock.graph.radius_graph import Graph
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.observations.radio import Radio
+from equiflock.protocols import Moment
 
 States = Int8[np.ndarray, "B N"]
 
@@ -108,14 +109,13 @@ class SafetyFilter:
         self.states[which] = np.where(flock.effective_roles == FOLLOWER, states, SafetyState.OK)
         return shortened
 
-    def compute_magnitude(self, flock: Flock) -> Float64[np.ndarray, "B N"]:
+    def compute_magnitude(self, velocities: Float[np.ndarray, "*batch D"]) -> Float64[np.ndarray, "*batch"]:
         """Return |v| / T, the largest term of the rules' differences of velocities; 0 without a speed limit or fence.
 
         Errors between two implementations are relative to it, as float32 has seven digits.
         """
-        if self.limits.max_speed is None and self.limits.fence is None:
-            return np.zeros(flock.shape[:2])
-        return np.asarray(np.linalg.norm(flock.velocities, axis=-1) / self.time_step)
+        uses_differences = self.limits.max_speed is not None or self.limits.fence is not None
+        return np.linalg.norm(velocities.astype(np.float64), axis=-1) * (uses_differences / self.time_step)
 
     def _make_senses(self, senses: Senses) -> Senses:
         """Return senses with the forces of rule 2 as their only channel, in the units of the controller's senses."""
@@ -174,6 +174,20 @@ class SafetyFilter:
     def _is_change(self, difference: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether accelerations (B, N, D) changed by more than rounding."""
         return np.asarray(np.linalg.norm(difference, axis=-1) > ROUNDING_SHARE * self.limits.max_acceleration)
+
+
+def describe_states(counts: Int64[np.ndarray, " states"]) -> str:
+    """Return the share of each state among `counts`, such as "OK 80%, LIMITED 20%"."""
+    shares = counts / max(counts.sum(), 1)
+    return ", ".join(f"{state.name} {100 * shares[state]:.3g}%" for state in SafetyState if counts[state])
+
+
+def count_states(moment: Moment) -> Int64[np.ndarray, " states"]:
+    """Return the number of followers in each `SafetyState` in the flying flocks of a moment; zeros without limits."""
+    if moment.safety_states is None:
+        return np.zeros(len(SafetyState), np.int64)
+    counted = (moment.flock.effective_roles == FOLLOWER) & moment.flying[:, None]
+    return np.bincount(moment.safety_states[counted], minlength=len(SafetyState))
 
 
 def _shorten(vectors: NDArray[Any], longest: float) -> NDArray[Any]:

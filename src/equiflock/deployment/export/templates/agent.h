@@ -216,8 +216,8 @@ static inline void @name@_set_delay(@name@_agent *agent, float seconds)
 }
 
 /*schedule]*/
-/* Pass the time of the robot's clock, before `end`; it may wrap. Silence is then counted by this clock, and so are steps
- * that end late (`late_count`). Without it, a step takes a period. */
+/* Pass the time of the robot's clock, before `end`; it may wrap. Silence is then counted by this clock, and steps that
+ * end late are counted in `late_count`. Without it, a step takes a period. */
 static inline void @name@_set_time(@name@_agent *agent, uint32_t microseconds)
 {
     agent->time = microseconds;
@@ -633,7 +633,9 @@ static inline void @name@_count_time(@name@_agent *agent, int neighbours)
         elapsed = agent->time - agent->end_time; /* modulo 2^32 */
         agent->late_count += elapsed > period + period / 2u;
     }
-    agent->silence = neighbours > 0 ? 0u : agent->silence < UINT32_MAX - elapsed ? agent->silence + elapsed : UINT32_MAX;
+    agent->silence = agent->silence < UINT32_MAX - elapsed ? agent->silence + elapsed : UINT32_MAX;
+    if (neighbours > 0)
+        agent->silence = 0;
     agent->end_time = agent->time;
     agent->had_time = agent->has_time;
     agent->has_time = 0;
@@ -684,7 +686,8 @@ static inline void @name@_limit_speed(@name@_agent *agent, float acceleration[@N
  * acceleration, if the period, the measured state or the result is invalid, else 1. */
 static inline int @name@_limit(@name@_agent *agent, float acceleration[@NAME@_D])
 {
-    const float braking_time = fmaxf(@NAME@_BRAKING_TIME > 0.0f ? @NAME@_BRAKING_TIME : 4.0f * agent->period, agent->period);
+    const float given_time = @NAME@_BRAKING_TIME > 0.0f ? @NAME@_BRAKING_TIME : 4.0f * agent->period;
+    const float braking_time = fmaxf(given_time, agent->period);
     float s[@NAME@_D], norm;
     int d, is_valid = agent->period > 0.0f;
     const int neighbours = @name@_sum_forces(agent, braking_time, s);
@@ -728,8 +731,8 @@ static inline int @name@_limit(@name@_agent *agent, float acceleration[@NAME@_D]
 /*limits]*/
 /*[limits*/
 /* End a step: compute the acceleration in the robots' units, within the limits. Return the number of neighbours used,
- * or -1 if the controller's acceleration or the measured state is not finite, or the period is invalid. Then the state is
- * @NAME@_INVALID and the acceleration zero, except for the limits that a finite measured state still requires. */
+ * or -1 if the controller's acceleration or the measured state is not finite, or the period is invalid. The state is then
+ * @NAME@_INVALID and the acceleration zero; if only the controller failed, the limits still change that zero. */
 /*limits]*/
 /*[unlimited*/
 /*[constant_gain*/
