@@ -12,10 +12,12 @@ v_j = v - v_j are those of the messages in use at this step.
    remove what a has against u, a -= min(0, <a, u>) u, then a += s. Forces that balance, |s| below 1e-4 d / T_b^2, do
    not count.
 3. FENCE: per axis and side, with the distance x to the wall (negative outside), the outward speed w and
-   b = `max_acceleration` / 2, the allowed outward speed is w* = sign(x) min(sqrt(2 b |x|), |x| / (2 T_b)). The outward
-   component of a becomes (w* - w) / T_b if it is larger.
+   b = `max_acceleration` / 2, the allowed outward speed is w* = sign(x) min(sqrt(2 b |x|), |x| / (4 T_b)). The outward
+   component of a becomes (w* - w) / T_b if it is larger. With |x| / (4 T_b) the approach is critically damped: an agent
+   that can stop in time does not cross the wall.
 4. LIMITED: |v + a T| is above `max_speed`. The velocity v + a T is shortened to it.
-5. LIMITED: |a| is above `max_acceleration`. It is shortened to it. This comes last, so it always holds.
+5. LIMITED: |a| is above `max_acceleration`. It is shortened to it. This comes last, so it always holds; it also comes
+   before rules 2 and 3, so that a large command cannot outweigh them.
 
 All rules are local and do not depend on the order of neighbours. Rules 1, 2, 4 and 5 are equivariant under rotations
 and reflections; the fence has axes, and is not. Rules 2 and 5 depend on differences of velocities only; braking, the

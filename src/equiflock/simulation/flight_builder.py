@@ -116,23 +116,20 @@ def change_controller(flying: Flight, controller: Controller) -> None:
     """Use another controller from the next moment on; the step that is already commanded is still executed.
 
     The state of the senses is kept if hop count, channel count and units are unchanged. The topology is that of the new
-    controller. Raise InputError if the flight has senses other than `DelayedAggregation`, or other limits than the
-    controller.
+    controller. Raise InputError if the flight has senses other than `DelayedAggregation`, or if flight or controller
+    have limits.
     """
     check_controller(controller)
-    sensing, safety = flying.sensing, flying.safety
-    if get_safety_limits(controller) != (None if safety is None else safety.limits):
-        raise InputError("a flight keeps its limits: start another flight to add, change or remove them")
+    sensing = flying.sensing
+    if flying.safety is not None or get_safety_limits(controller) is not None:
+        raise InputError("a flight with limits keeps its controller: start another flight")
     if not isinstance(sensing, DelayedAggregation):
         raise InputError(
             f"only a flight with DelayedAggregation can change its controller; got {shorten_repr(sensing)}"
         )
     decide, compiled = make_decision_function(controller, flying.time_step, sensing.radio.latency)
     sensing.set_senses(controller.senses)
-    if safety is not None:
-        safety.set_senses(controller.senses)
-    fused = _make_fused_step(controller, compiled, sensing, flying.body) if safety is None else None
-    flying.set_controller(decide, fused, compiled is not None)
+    flying.set_controller(decide, _make_fused_step(controller, compiled, sensing, flying.body), compiled is not None)
 
 
 def _get_observation_spec(senses: Senses) -> tuple[Any, ...]:

@@ -54,10 +54,6 @@ class SafetyFilter:
         """(B, N), microseconds since the last step with a message of a neighbour in use, or since the start."""
         self._has_message: NDArray[np.bool_] = np.zeros((0, 0), bool)
 
-    def set_senses(self, senses: Senses) -> None:
-        """Use the units and the topology of another controller's senses from the next step on."""
-        self._sensing.set_senses(self._make_senses(senses))
-
     def observe(self, flock: Flock, flying: Bool[np.ndarray, " B"] | None = None) -> None:
         """Advance by one time step: compute the forces of rule 2, and count the silence of rule 1."""
         if self.states.shape != flock.shape[:2]:
@@ -98,16 +94,16 @@ class SafetyFilter:
                 is_stale = self._silence[which] >= count_microseconds(self.limits.max_silence)
                 a = np.where(is_stale[..., None], -v / self.braking_time, a)
                 _raise_states(states, is_stale, SafetyState.STALE)
+            a = self._limit_acceleration(a, states)
             if self.limits.min_separation is not None:
-                a = self._evade(a, self._compute_forces()[which], states)
+                a = self._limit_acceleration(self._evade(a, self._compute_forces()[which], states), states)
             if self._corners is not None:
                 a = self._keep_inside(a, flock, self._corners, states)
             if self.limits.max_speed is not None:
                 a = self._limit_speed(a, v, self.limits.max_speed, states)
-            shortened = _shorten(a, self.limits.max_acceleration)
-            _raise_states(states, self._is_change(shortened - a), SafetyState.LIMITED)
+            a = self._limit_acceleration(a, states)
         self.states[which] = np.where(flock.effective_roles == FOLLOWER, states, SafetyState.OK)
-        return shortened
+        return a
 
     def compute_magnitude(self, velocities: Float[np.ndarray, "*batch D"]) -> Float64[np.ndarray, "*batch"]:
         """Return |v| / T, the largest term of the rules' differences of velocities; 0 without a speed limit or fence.
@@ -156,7 +152,7 @@ class SafetyFilter:
         braking, T_b = self.limits.max_acceleration / 2.0, self.braking_time
         for side, corner in ((1.0, corners[1]), (-1.0, corners[0])):
             x, w, outward = side * (corner - flock.positions), side * flock.velocities, side * a
-            allowed = np.copysign(np.minimum(np.sqrt(2.0 * braking * np.abs(x)), np.abs(x) / (2.0 * T_b)), x)
+            allowed = np.copysign(np.minimum(np.sqrt(2.0 * braking * np.abs(x)), np.abs(x) / (4.0 * T_b)), x)
             largest = (allowed - w) / T_b
             a = np.where(outward > largest, side * largest, a)
             excess = (outward - largest).max(axis=-1)
@@ -168,6 +164,12 @@ class SafetyFilter:
         planned = v + a * self.time_step
         is_fast = np.linalg.norm(planned, axis=-1) > max_speed
         limited = np.where(is_fast[..., None], (_shorten(planned, max_speed) - v) / self.time_step, a)
+        _raise_states(states, self._is_change(limited - a), SafetyState.LIMITED)
+        return limited
+
+    def _limit_acceleration(self, a: NDArray[Any], states: States) -> NDArray[Any]:
+        """Return accelerations after rule 5."""
+        limited = _shorten(a, self.limits.max_acceleration)
         _raise_states(states, self._is_change(limited - a), SafetyState.LIMITED)
         return limited
 

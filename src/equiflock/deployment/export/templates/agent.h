@@ -643,7 +643,7 @@ static inline void @name@_count_time(@name@_agent *agent, int neighbours)
 }
 
 #ifdef @NAME@_FENCE_LOWER
-/* Limit the outward speed near each wall of the fence, to sqrt(MAX_ACCELERATION x) and x / (2 T_b) at the distance x. */
+/* Limit the outward speed near each wall of the fence, to sqrt(MAX_ACCELERATION x) and x / (4 T_b) at the distance x. */
 static inline void @name@_keep_inside(@name@_agent *agent, float braking_time, float acceleration[@NAME@_D])
 {
     const float lower[@NAME@_D] = @NAME@_FENCE_LOWER, upper[@NAME@_D] = @NAME@_FENCE_UPPER;
@@ -652,7 +652,7 @@ static inline void @name@_keep_inside(@name@_agent *agent, float braking_time, f
         for (n = 0; n < 2; n++) {
             const float side = n == 0 ? 1.0f : -1.0f;
             const float x = side * ((n == 0 ? upper[d] : lower[d]) - agent->position[d]); /* negative outside */
-            const float speed = fminf(sqrtf(@NAME@_MAX_ACCELERATION * fabsf(x)), fabsf(x) / (2.0f * braking_time));
+            const float speed = fminf(sqrtf(@NAME@_MAX_ACCELERATION * fabsf(x)), fabsf(x) / (4.0f * braking_time));
             const float most = ((x < 0.0f ? -speed : speed) - side * agent->velocity[d]) / braking_time;
             const float excess = side * acceleration[d] - most;
             if (excess > 0.0f)
@@ -662,6 +662,17 @@ static inline void @name@_keep_inside(@name@_agent *agent, float braking_time, f
         }
 }
 #endif
+
+/* Shorten the acceleration to MAX_ACCELERATION. */
+static inline void @name@_shorten(@name@_agent *agent, float acceleration[@NAME@_D])
+{
+    const float norm = @name@_norm(acceleration);
+    int d;
+    if (norm > 1.0001f * @NAME@_MAX_ACCELERATION)
+        @name@_raise(agent, @NAME@_LIMITED);
+    for (d = 0; d < @NAME@_D && norm > @NAME@_MAX_ACCELERATION; d++)
+        acceleration[d] *= @NAME@_MAX_ACCELERATION / norm;
+}
 
 /* Shorten velocity + acceleration * period to MAX_SPEED. */
 static inline void @name@_limit_speed(@name@_agent *agent, float acceleration[@NAME@_D])
@@ -698,6 +709,7 @@ static inline int @name@_limit(@name@_agent *agent, float acceleration[@NAME@_D]
             acceleration[d] = -agent->velocity[d] / braking_time;
         @name@_raise(agent, @NAME@_STALE);
     }
+    @name@_shorten(agent, acceleration); /* so that a large command cannot outweigh the rules below */
     /* Remove the component against the forces, then add them; forces that balance do not count. */
     norm = @name@_norm(s);
     if (norm > 1e-4f * @NAME@_MIN_SEPARATION / (braking_time * braking_time)) {
@@ -707,18 +719,15 @@ static inline int @name@_limit(@name@_agent *agent, float acceleration[@NAME@_D]
         for (d = 0; d < @NAME@_D; d++)
             acceleration[d] += s[d] - fminf(opposed, 0.0f) * (s[d] / norm);
         @name@_raise(agent, @NAME@_TOO_CLOSE);
+        @name@_shorten(agent, acceleration);
     }
 #ifdef @NAME@_FENCE_LOWER
     @name@_keep_inside(agent, braking_time, acceleration);
 #endif
     if (@NAME@_MAX_SPEED > 0.0f)
         @name@_limit_speed(agent, acceleration);
-    norm = @name@_norm(acceleration);
-    if (norm > 1.0001f * @NAME@_MAX_ACCELERATION)
-        @name@_raise(agent, @NAME@_LIMITED);
+    @name@_shorten(agent, acceleration);
     for (d = 0; d < @NAME@_D; d++) {
-        if (norm > @NAME@_MAX_ACCELERATION)
-            acceleration[d] *= @NAME@_MAX_ACCELERATION / norm;
         /* Larger values are refused in messages, too. */
         is_valid &= fabsf(agent->position[d]) <= 1e8f && fabsf(agent->velocity[d]) <= 1e8f;
         is_valid &= isfinite(acceleration[d]) != 0;
