@@ -57,10 +57,10 @@ def test_the_rules_are_those_of_the_slow_twin(seed: int, B: int, N: int, D: int,
             state = flock.positions[b, i].tolist(), flock.velocities[b, i].tolist()
             silence = silent_steps[b, i] * TIME_STEP
             expected = limit_one(limits, TIME_STEP, *state, received, silence, accelerations[b, i].tolist(), unit)
-            scale = 1.0 + np.linalg.norm(state[1]) / TIME_STEP
+            scale = 1.0 + float(np.linalg.norm(state[1])) / TIME_STEP
             np.testing.assert_allclose(limited[b, i], expected, rtol=0, atol=2e-6 * scale)
             assert has_neighbour or safety.states[b, i] != STATES.OK
-            assert (safety.states[b, i] == STATES.STALE) == (silence >= limits.max_silence - 1e-9)
+            assert (safety.states[b, i] == STATES.STALE) == (silence >= ALL["max_silence"] - 1e-9)
         assert np.isfinite(limited).all()
         assert (np.linalg.norm(limited, axis=-1) <= limits.max_acceleration * (1 + 1e-12)).all()
         assert (safety.states[flock.roles != ef.Role.FOLLOWER] == STATES.OK).all()
@@ -321,6 +321,11 @@ def test_a_fence_of_other_dimensions_is_one_clear_line() -> None:
     controller: Any = ef.Safe("etdagnn", max_acceleration=4.0, fence=((-1, -1, -1), (1, 1, 1)))
     with pytest.raises(ef.InputError, match="corners of the fence must have D = 2 numbers each; got 3"):
         ef.flight(pair(0.5), controller)
+
+
+def test_limits_of_a_flight_must_be_safety_limits() -> None:
+    with pytest.raises(ef.InputError, match="safety must be SafetyLimits, such as"):
+        ef.flight(pair(0.5), ef.load("etdagnn"), safety=4.0)
 
 
 def test_a_flight_with_limits_keeps_its_controller() -> None:

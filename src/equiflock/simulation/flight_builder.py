@@ -94,20 +94,20 @@ def flight(
     latency = environment.radio.latency
     decide, compiled = (None, None) if controller is None else make_decision_function(controller, time_step, latency)
     limits = get_safety_limits(controller) if safety is None else safety
-    filter_ = None if limits is None else _make_safety_filter(limits, start, senses, time_step, environment.radio)
+    safety_filter = None if limits is None else _make_safety_filter(limits, start, senses, time_step, environment.radio)
     # Cell order saves time only without an ending, which would need the caller's order at every step.
-    is_plain = ending is None and failures is None and filter_ is None
+    is_plain = ending is None and failures is None and safety_filter is None
     is_worthwhile = compiled is not None and is_plain and MemoryOrder.is_worthwhile(start)
     order = MemoryOrder(sensing, start.shape[1]) if is_worthwhile else None
     # Fused steps support neither failed agents nor limits.
-    can_fuse = failures is None and filter_ is None
+    can_fuse = failures is None and safety_filter is None
     fused = _make_fused_step(controller, compiled, sensing, body) if can_fuse else None
     parts: dict[str, Any] = {
         "ending": ending,
         "order": order,
         "fused": fused,
         "failures": failures,
-        "safety": filter_,
+        "safety": safety_filter,
     }
     return Flight(start, sensing, decide, body, time_step=time_step, body_state=body_state, **parts)
 
@@ -153,6 +153,9 @@ def _make_safety_filter(
     limits: SafetyLimits, start: Flock, senses: Senses, time_step: float, radio: Radio
 ) -> SafetyFilter:
     """Return the filter of a flight; raise InputError if the fence does not fit the space of the flock."""
+    if not isinstance(limits, SafetyLimits):
+        expected = "safety must be SafetyLimits, such as equiflock.SafetyLimits(max_acceleration=4.0)"
+        raise InputError(f"{expected}; got {shorten_repr(limits)}")
     limits.check_dimensions(start.shape[2])
     return SafetyFilter(limits, senses, time_step, radio)
 

@@ -68,6 +68,8 @@ class SafetyFilter:
         """Let the flocks of a mask begin anew at the present step; arguments as for `Sensing.restart`."""
         self._sensing.restart(flock, mask, flying)
         self._find_messages(flock)
+        # New memory for the states, as the caller may still read the old one.
+        self.states = self.states.copy()
         self._silence[mask], self.states[mask] = 0, SafetyState.OK
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
@@ -111,7 +113,7 @@ class SafetyFilter:
         Errors between two implementations are relative to it, as float32 has seven digits.
         """
         uses_differences = self.limits.max_speed is not None or self.limits.fence is not None
-        return np.linalg.norm(velocities.astype(np.float64), axis=-1) * (uses_differences / self.time_step)
+        return np.asarray(np.linalg.norm(velocities.astype(np.float64), axis=-1) * (uses_differences / self.time_step))
 
     def _make_senses(self, senses: Senses) -> Senses:
         """Return senses with the forces of rule 2 as their only channel, in the units of the controller's senses."""
