@@ -18,6 +18,14 @@ from equiflock.deployment.microcontroller import ResourceUsage, emulate, list_mi
 
 STEPS = 20
 DEFAULT_MAX_NEIGHBOURS = 10
+LIMITS: dict[str, Any] = {
+    "max_acceleration": 4.0,
+    "max_speed": 1.5,
+    "min_separation": 0.3,
+    "max_silence": 1.0,
+    "fence": ((-5.0, -5.0), (5.0, 5.0)),
+}
+"""All limits of a `Safe` controller; which values they have does not change code or time."""
 CLOCK = 168e6
 """Hz of an STM32F405."""
 
@@ -51,6 +59,7 @@ def main() -> None:
         name: ef.load(name) for name in ("etdagnn", "tdagnn", "tdagnn-tf", "etdagnn-segregation")
     }
     networks["etdagnn:aggregation=both"] = make_network("etdagnn:aggregation=both")
+    networks["etdagnn, limits"] = ef.Safe("etdagnn", **LIMITS)
     laws = {name: ef.load(name) for name in ("tanner-dynamic", "reynolds", "cucker-smale-local")}
     rows = []
     for name, controller in {**networks, **laws}.items():

@@ -7,7 +7,16 @@ from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError, TimeStepWarning
 from equiflock._runtime.imports import require_torch
 from equiflock.bodies import Crazyflow, DoubleIntegrator, Quadrotor, Unicycle, body, body_names, make_body
-from equiflock.controllers import controller, controller_names, load, load_module, save
+from equiflock.controllers import (
+    Safe,
+    SafetyLimits,
+    SafetyState,
+    controller,
+    controller_names,
+    load,
+    load_module,
+    save,
+)
 from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
@@ -79,6 +88,9 @@ __all__ = [
     "RandomDisk",
     "RobotFit",
     "Role",
+    "Safe",
+    "SafetyLimits",
+    "SafetyState",
     "Senses",
     "StatefulBody",
     "TimeStepWarning",

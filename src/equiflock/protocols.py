@@ -55,6 +55,8 @@ class Moment:
     """Returns the graph of the messages in use now, an `equiflock.Graph`; None if the senses cannot compute it."""
     last_step: LastStep | None = None
     """The step before, which `simulate` adds for metrics with `uses_last_step`; otherwise None."""
+    safety_states: Int8[np.ndarray, "B N"] | None = None
+    """Codes of `SafetyState`: which limit changed the acceleration of an agent; None without limits (`Safe`)."""
 
     @property
     def flock_steps(self) -> Int64[np.ndarray, " B"]:

@@ -10,6 +10,7 @@ from typing import Any
 import equiflock as ef
 from equiflock.controllers import load
 from equiflock.controllers.gain_schedule import get_gain_schedule
+from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.deployment.exported_agents import COMPILER_FLAGS, CompiledAgent, compile_header, import_agent_class
 from equiflock.observations.orbit import Orbit
 
@@ -24,14 +25,15 @@ def compiled(
     orbit: Orbit | None = None,
     flags: tuple[str, ...] = COMPILER_FLAGS,
     time_step: float = 0.01,
+    delay: float = 0.0,
     **options: Any,
 ) -> Maker:
-    """Export the controller as C and compile it; agents sample with this time step."""
+    """Export the controller as C and compile it; agents sample with this time step, and know the usual delay."""
     header = folder / "agent.h"
     ef.export(controller, header, dimensions=dimensions, orbit=orbit)
     # A unique name: a library is not opened again under a name that was opened before.
     library = compile_header(header, folder / f"agent-{len([*folder.iterdir()])}.so", flags=flags, **options)
-    return lambda number, group: CompiledAgent(library, number, group, **period_of(controller, time_step))
+    return lambda number, group: CompiledAgent(library, number, group, **period_of(controller, time_step, delay))
 
 
 def imported(
@@ -40,13 +42,17 @@ def imported(
     dimensions: int | None = None,
     orbit: Orbit | None = None,
     time_step: float = 0.01,
+    delay: float = 0.0,
 ) -> Maker:
-    """Export the controller as NumPy and import the file; agents sample with this time step."""
+    """Export the controller as NumPy and import the file; agents sample with this time step, and know the delay."""
     ef.export(controller, folder / "agent.npz", dimensions=dimensions, orbit=orbit)
-    return partial(import_agent_class(folder / "agent.py"), **period_of(controller, time_step))
+    return partial(import_agent_class(folder / "agent.py"), **period_of(controller, time_step, delay))
 
 
-def period_of(controller: Any, time_step: float) -> dict[str, float]:
-    """Return the argument `period` of an agent, if its controller has a gain schedule."""
+def period_of(controller: Any, time_step: float, delay: float = 0.0) -> dict[str, float]:
+    """Return the arguments of an agent about time: `period` with a gain schedule or limits, `delay` with both."""
     loaded = load(controller) if isinstance(controller, str) else controller
-    return {} if get_gain_schedule(loaded) is None else {"period": time_step}
+    has_schedule, has_limits = get_gain_schedule(loaded) is not None, get_safety_limits(loaded) is not None
+    if has_schedule and has_limits:
+        return {"period": time_step, "delay": delay}
+    return {"period": time_step + delay} if has_schedule else {"period": time_step} if has_limits else {}

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 import equiflock as ef
+from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.deployment.export.program import read_program
 from equiflock.deployment.wire_format import encode_agent_message, make_zero_hops, round_to_float32
 from equiflock.flock import FOLLOWER
 from equiflock.observations.orbit import Orbit
 from equiflock.simulation.flight_builder import make_decision_function
+from equiflock.simulation.safety_filter import SafetyFilter
 
 TIME_STEP = 0.01
 
@@ -34,6 +36,10 @@ class Parity:
     degrees: list[float] = field(default_factory=list)
     """Mean degree at every step."""
     dropped: list[str] = field(default_factory=list)
+    states: list[str] = field(default_factory=list)
+    """States of the agents of a `Safe` controller, step by step."""
+    different_states: int = 0
+    """How many of them are not those of the package."""
 
 
 def fly(
@@ -57,10 +63,18 @@ def fly(
     senses = ef.DelayedAggregation(controller.senses, orbit=orbit, radio=radio)
     arriving = ef.DelayedAggregation(controller.senses, radio=delivering or radio)
     program = read_program(controller, D)
-    think, silent = make_decision_function(controller, time_step).decide, make_zero_hops(controller.senses, D)
+    delay = 0 if radio is None else radio.delay
+    think, silent = make_decision_function(controller, time_step, delay).decide, make_zero_hops(controller.senses, D)
+    limits, sent = get_safety_limits(controller), []
+    safety = None if limits is None else SafetyFilter(limits, controller.senses, time_step, radio or ef.Radio())
     for step in range(steps):
         known = senses.observe(flock)
         wanted = np.asarray(think(flock, known))[0]
+        terms = program.compute_magnitude(known[0], time_step)
+        if safety is not None:
+            safety.observe(flock)
+            wanted = safety.limit(flock, wanted[None])[0]
+            terms = np.maximum(terms, safety.compute_magnitude(flock.velocities[0])[:, None])
         arriving.observe(flock)
         graph = arriving.compute_message_graph(flock)
         state = flock.positions[0].astype(np.float32), flock.velocities[0].astype(np.float32)
@@ -70,13 +84,18 @@ def fly(
                 said.append(agents[j].begin(state[0][j], state[1][j]))
             else:
                 said.append(encode_agent_message(flock, j, step, silent))
+        sent.append(said)
         answers = np.zeros_like(wanted)
         for i, agent in agents.items():
             # In reverse order, which must not matter.
-            found.dropped += filter(None, (agent.receive(said[j]) for j in graph.neighbours(0, i)[::-1]))
+            received = (sent[step - delay][j] for j in graph.neighbours(0, i)[::-1])
+            found.dropped += filter(None, map(agent.receive, received))
             answers[i] = agent.end()
+            if safety is not None:
+                found.states.append(agent.state)
+                found.different_states += agent.state != ef.SafetyState(safety.states[0, i]).name
         follows = roles == FOLLOWER
-        errors = np.abs(answers - wanted) / program.compute_magnitude(known[0], time_step)
+        errors = np.abs(answers - wanted) / terms
         found.worst = max(found.worst, float(errors[follows].max()))
         found.largest = max(found.largest, float(np.abs(wanted[follows]).max()))
         found.answers.append(answers)

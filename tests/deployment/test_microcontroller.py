@@ -13,11 +13,12 @@ import equiflock as ef
 from equiflock.deployment import microcontroller
 from equiflock.deployment.export.c_header import count_agent_bytes
 from equiflock.deployment.export.program import read_program
-from equiflock.deployment.microcontroller import emulate, list_missing_tools, record_agent
+from equiflock.deployment.microcontroller import Recording, emulate, list_missing_tools, record_agent
 from equiflock.deployment.wire_format import Message, decode_message
 from tests.deployment.export.test_agents import course
+from tests.deployment.export.test_safety import LAW, PERIOD, SCRIPT, limited, list_messages, run_script
 from tests.deployment.export.test_starling import OBSTACLE, ORBIT, starling, strung
-from tests.deployment.exported import compiled
+from tests.deployment.exported import compiled, imported
 from tests.deployment.lockstep import busiest, start_of
 
 
@@ -127,6 +128,37 @@ def test_a_cortex_m4_has_the_gain_of_its_sampling_period(time_step: float, emula
     found = emulate(controller, recording, tmp_path, orbit=ORBIT)
     assert found.largest_error < 1e-5
     assert found.memory == count_agent_bytes(read_program(controller, 2))
+
+
+def test_a_cortex_m4_keeps_every_limit(emulator: None, tmp_path: Path) -> None:
+    agent = imported(limited(), tmp_path, time_step=PERIOD)(0, 0)
+    accelerations, states = zip(*run_script(agent), strict=True)
+    shape = len(SCRIPT), 1, len(ef.load(LAW).senses.channels), 2
+    recording = Recording(
+        number=0,
+        group=0,
+        time_step=PERIOD,
+        positions=np.array([step.position for step in SCRIPT], np.float32),
+        velocities=np.array([step.velocity for step in SCRIPT], np.float32),
+        messages=tuple(tuple(list_messages(step)) for step in range(len(SCRIPT))),
+        observations=np.zeros(shape, np.float32),
+        accelerations=np.array(accelerations),
+        # As for the speed limit of `SafetyFilter.compute_magnitude`.
+        magnitudes=np.array([[1.0 + np.hypot(*step.velocity) / PERIOD] * 2 for step in SCRIPT]),
+    )
+    found = emulate(limited(), recording, tmp_path)
+    assert found.largest_error < 1e-5
+    assert [ef.SafetyState(state).name for state in found.states] == [step.state for step in SCRIPT] == list(states)
+
+
+def test_limits_cost_at_most_a_kilobyte_and_a_half(emulator: None, tmp_path: Path) -> None:
+    plain, safe = ef.load("etdagnn"), limited("etdagnn")
+    usages = [emulate(each, record_agent(each, start_of(), 4, steps=6), tmp_path) for each in (plain, safe)]  # type: ignore[arg-type]
+    assert 500 < usages[1].code - usages[0].code < 1536
+    assert usages[1].memory == count_agent_bytes(read_program(safe)) == usages[0].memory + 28
+    recording = record_agent(safe, start_of(), 4, steps=6)
+    assert recording.states is not None and usages[1].states == tuple(recording.states) and usages[0].states == ()
+    assert usages[1].largest_error < 1e-5
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -133,6 +133,31 @@ def test_a_swarm_that_flies_by_another_controller_has_no_parity(monkeypatch: pyt
     assert value(found, "parity").startswith("no")
 
 
+SAFETY = ef.SafetyLimits(3.0, 1.2, 0.45, 0.06, ((-0.8, -0.8), (0.8, 0.8)))
+
+
+def test_a_swarm_keeps_limits_as_the_simulator_does() -> None:
+    found = flown(agents=4, steps=12, radio=ef.Radio(packet_loss=0.3, delay=1), time_step=0.02, safety=SAFETY)
+    assert found.parity.compared_count == 48 and found.parity.is_within_tolerance
+    assert found.drift is not None and found.drift.largest < 1e-4
+    assert "FENCE" in value(found, "limits")
+    assert (found.parity.state_counts > 0).sum() >= 3
+
+
+def test_a_swarm_without_the_limits_of_the_simulator_has_no_parity(monkeypatch: pytest.MonkeyPatch) -> None:
+    def export_wide(controller: Any, *rest: Any, **more: Any) -> Any:
+        return export(ef.Safe("etdagnn", max_acceleration=1e6), *rest, **more)
+
+    monkeypatch.setattr(swarm, "export", export_wide)
+    found = flown(agents=2, steps=4, time_step=0.02, safety=SAFETY)
+    assert found.parity.different_count > 0
+
+
+def test_agents_of_the_package_have_no_limits() -> None:
+    with pytest.raises(ef.InputError, match="agents of kind package have no limits: use kind numpy or c"):
+        flown(agents=2, agent="package", safety=SAFETY)
+
+
 def test_killed_processes_are_those_that_fail_in_the_simulator() -> None:
     found = flown(agents=10, steps=30, failures=ef.Failures(agents=2, time=0.1))
     assert len(found.log.lost_robots) == 2

@@ -14,10 +14,12 @@ from equiflock.cli.plugins import import_plugin
 from equiflock.cli.shared_options import (
     EnvironmentArgument,
     EnvironmentOptions,
+    SafetyArgument,
     ScenarioName,
     ScenarioOptions,
     ScenarioOptionsArgument,
     build_scenario,
+    parse_safety,
     print_environment,
     report_duration,
     warn_about_flight,
@@ -67,6 +69,7 @@ class Deploy:
     """Seconds to wait for an agent in lockstep before continuing without it; by default 10, or 0.1 with --stall."""
     port: int = 0
     """Port of 127.0.0.1 on which the simulated environment listens; 0 for any free port."""
+    safety: SafetyArgument = None
     plugin: str | None = None
     """Python module or file to import first, which may register your own controllers and scenarios."""
 
@@ -112,6 +115,7 @@ class Deploy:
             stall=self.stall,
             garbage=self.garbage,
             plugin=self.plugin,
+            safety=parse_safety(self.safety),
             environment=environment,
         )
         with progress() as bar:

@@ -10,8 +10,10 @@ import tyro
 
 from equiflock._runtime.files import check_writable
 from equiflock.cli.plugins import import_plugin
+from equiflock.cli.shared_options import SafetyArgument, parse_safety
 from equiflock.cli.terminal import out
 from equiflock.controllers import load
+from equiflock.controllers.safe import apply_limits
 from equiflock.observations.orbit import Orbit
 
 
@@ -30,6 +32,7 @@ class Export:
     """Dimensions of space, D; by default those that the controller is built for, or else 2."""
     orbit: bool = False
     """Avoid obstacles by the paper's orbit technique; always on for weights that have their own orbit parameters."""
+    safety: SafetyArgument = None
     plugin: str | None = None
     """Python module or file to import first, which may register your own controllers."""
 
@@ -39,9 +42,12 @@ class Export:
 
         import_plugin(self.plugin)
         check_writable(self.out)
+        controller = apply_limits(load(self.controller), parse_safety(self.safety))
         orbit = None
         if self.orbit:
-            own_orbit = getattr(load(self.controller), "orbit", None)
+            own_orbit = getattr(controller, "orbit", None)
             orbit = own_orbit if isinstance(own_orbit, Orbit) else Orbit()
-        for path in export(self.controller, self.out, dimensions=self.dimensions, orbit=orbit):
+        # Without limits the README has the name as it is given here.
+        exported = self.controller if self.safety is None else controller
+        for path in export(exported, self.out, dimensions=self.dimensions, orbit=orbit):
             out.print(f"written: {path} ({path.stat().st_size:,} bytes)", highlight=False, soft_wrap=True)

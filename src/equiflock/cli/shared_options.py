@@ -24,6 +24,7 @@ from equiflock.cli.terminal import err, out, parse_floats, parse_integers, print
 from equiflock.controllers.gain_schedule import describe_long_time_step
 from equiflock.controllers.loading import read_own_radius
 from equiflock.controllers.registry import parse_controller_name, split_unit_options
+from equiflock.controllers.safety_limits import SafetyLimits
 from equiflock.observations.radio import Radio
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
 from equiflock.scenarios.registry import collect_options, describe_disagreement, scenario_class
@@ -196,6 +197,25 @@ def check_radius_has_effect(paths: Sequence[Path], comm_radius: float | None) ->
     """Raise InputError if there are saved flights but no flight log among them, while a radius is given."""
     if comm_radius is not None and paths and all(path.suffix != ".csv" for path in paths):
         raise InputError("--comm-radius has no effect on saved flights, only on flight logs (.csv): leave it out")
+
+
+# Limits.
+
+SafetyArgument = Annotated[
+    str | None,
+    tyro.conf.arg(
+        metavar="{None}|STR",
+        help="Limits that each agent keeps, in the robots' units and seconds, such as "
+        "max_acceleration=4:max_speed=1.5:min_separation=0.3:max_silence=1:fence=-5,-5,5,5. max_acceleration is "
+        "required; braking_time is the time in which limits correct a velocity, by default four steps.",
+    ),
+]
+"""Type of the option `--safety` of a command."""
+
+
+def parse_safety(text: str | None) -> SafetyLimits | None:
+    """Return the limits of the option `--safety`; None if it is not given."""
+    return None if text is None else SafetyLimits.parse(text)
 
 
 # Environments.

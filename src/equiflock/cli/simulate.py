@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import tyro
 
 from equiflock._runtime.checks import check_count
@@ -14,22 +15,28 @@ from equiflock.cli.plugins import import_plugin
 from equiflock.cli.shared_options import (
     EnvironmentArgument,
     EnvironmentOptions,
+    SafetyArgument,
     ScenarioName,
     ScenarioOptions,
     ScenarioOptionsArgument,
     build_scenario,
+    parse_safety,
     print_environment,
     report_duration,
     warn_about_flight,
 )
-from equiflock.cli.terminal import PREPARING_TEXT, out, print_orbit, print_table, progress
+from equiflock.cli.terminal import PREPARING_TEXT, out, print_line, print_orbit, print_table, progress
 from equiflock.controllers import load
+from equiflock.controllers.safe import apply_limits
+from equiflock.controllers.safety_limits import SafetyState
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.evaluation.summary import list_recorded_metrics, summarize, summarize_outcomes
 from equiflock.flock import Role
+from equiflock.protocols import Moment
 from equiflock.scenarios.registry import choose_orbit
 from equiflock.simulation.flight_jobs import fly, resolve_measures, scenario_to_dict
 from equiflock.simulation.metrics import list_user_metrics
+from equiflock.simulation.safety_filter import count_states, describe_states
 from equiflock.simulation.simulate import count_steps
 
 ControllerName = Annotated[
@@ -61,6 +68,7 @@ class Simulate:
     """Zarr store to save the flight to, for `equiflock animate`, `equiflock view` and `equiflock.Trajectory.load`."""
     keep_every: int = 1
     """With --save: save one frame every KEEP_EVERY steps."""
+    safety: SafetyArgument = None
     plugin: str | None = None
     """Python module or file to import first, which may register your own controllers, scenarios, bodies and metrics."""
 
@@ -74,13 +82,20 @@ class Simulate:
         scenario = build_scenario(self.scenario, self.options)
         duration = report_duration(scenario.duration if self.duration is None else self.duration, self.time_step)
         steps = count_steps(duration, self.time_step)
-        controller, environment = load(self.controller), self.environment.build()
+        controller = apply_limits(load(self.controller), parse_safety(self.safety))
+        environment = self.environment.build()
         environment.check_duration(duration)
         warn_about_flight(scenario, self.controller, controller, self.time_step)
+        state_counts = np.zeros(len(SafetyState), np.int64)
         with progress() as bar:
             task = bar.add_task(PREPARING_TEXT, total=steps)
             start = run_interruptibly(scenario.draw)
             environment.check_start(start)
+
+            def show_step(moment: Moment) -> None:
+                bar.update(task, completed=moment.step, description=f"flying under {self.controller}")
+                state_counts[:] += count_states(moment)
+
             run = fly(
                 scenario,
                 start,
@@ -92,9 +107,7 @@ class Simulate:
                 record=resolve_measures(scenario)
                 | list_recorded_metrics(environment)
                 | {metric.name: metric for metric in list_user_metrics()},
-                on_step=lambda moment: bar.update(
-                    task, completed=moment.step, description=f"flying under {self.controller}"
-                ),
+                on_step=show_step,
                 config={"controller": self.controller, **scenario_to_dict(scenario)},
             )
             if self.save is not None:
@@ -107,6 +120,8 @@ class Simulate:
         rows = [[row.name, row.text] for row in summarize(run)] + summarize_outcomes(run, scenario)
         print_table(title, (header, rows))
         print_environment(environment)
+        if state_counts.any():
+            print_line(f"limits: {describe_states(state_counts)}")
         if (orbit := choose_orbit(scenario, controller)) is not None and orbit != scenario.orbit:
             print_orbit(orbit)
         if self.save is not None:

@@ -3,7 +3,9 @@
 from equiflock.controllers import classical as _classical  # registers the classical laws
 from equiflock.controllers.loading import load, load_module, save
 from equiflock.controllers.registry import controller, controller_names
+from equiflock.controllers.safe import Safe
+from equiflock.controllers.safety_limits import SafetyLimits, SafetyState
 
-__all__ = ["controller", "controller_names", "load", "load_module", "save"]
+__all__ = ["Safe", "SafetyLimits", "SafetyState", "controller", "controller_names", "load", "load_module", "save"]
 
 del _classical

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, check_positive
 from equiflock.controllers.gain_schedule import GainSchedule, get_gain_schedule, multiply_output
+from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import check_comm_radius, check_scale
@@ -109,6 +110,8 @@ def scale_controller(
     time = check_scale("time_scale", check_positive("time_scale", time_scale))
     if length == time == 1.0:
         return controller
+    if get_safety_limits(controller) is not None:
+        raise InputError("limits are in the robots' units: scale the controller first, and then add limits with Safe")
     if not isinstance(getattr(controller, "senses", None), Senses):
         raise InputError(f"{type(controller).__name__} must declare senses to be scaled to other units")
     return ScaledController(controller, length, time)

@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float64, Int64
 from equiflock._runtime.checks import InputError, check_count, shorten_repr
 from equiflock._runtime.files import atomic_write
 from equiflock._runtime.randomness import make_rng
+from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.deployment.wire_format import count_message_bytes
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock
 from equiflock.observations.aggregation import DelayedAggregation
@@ -34,6 +35,7 @@ from equiflock.protocols import Controller, Moment
 from equiflock.scenarios.random_disk import random_disk
 from equiflock.simulation.flight import DecisionFunction
 from equiflock.simulation.flight_builder import check_controller, flight, make_decision_function
+from equiflock.simulation.safety_filter import SafetyFilter
 
 Edges = Int64[np.ndarray, "edges 2"]
 """Messages used at a step, as rows (receiver, sender)."""
@@ -230,8 +232,12 @@ def audit(
     flocks, edges, accelerations = _record_moments(islice(loop, steps))
     decide, rng = make_decision_function(controller, time_step, radio.latency).decide, make_rng(seed, "audit")
 
+    limits = get_safety_limits(controller)
+
     def replay(flocks: list[Flock]) -> Float64[np.ndarray, "T N D"]:
-        return _replay_flocks(flocks, DelayedAggregation(controller.senses, radio=radio, orbit=orbit), decide)
+        sensing = DelayedAggregation(controller.senses, radio=radio, orbit=orbit)
+        safety = None if limits is None else SafetyFilter(limits, controller.senses, time_step, radio)
+        return _replay_flocks(flocks, sensing, decide, safety)
 
     name = str(getattr(controller, "name", type(controller).__name__))
     if not np.array_equal(replay(flocks), accelerations):
@@ -277,12 +283,15 @@ def _record_moments(moments: Iterable[Moment]) -> tuple[list[Flock], list[Edges]
 
 
 def _replay_flocks(
-    flocks: Iterable[Flock], sensing: DelayedAggregation, decide: DecisionFunction
+    flocks: Iterable[Flock], sensing: DelayedAggregation, decide: DecisionFunction, safety: SafetyFilter | None
 ) -> Float64[np.ndarray, "T N D"]:
     """Return the accelerations in these flocks, one per step; zero for agents that are not followers."""
     steps = []
     for flock in flocks:
         accelerations = np.array(decide(flock, sensing.observe(flock)), np.float64)
+        if safety is not None:
+            safety.observe(flock)
+            accelerations = safety.limit(flock, accelerations)
         accelerations[flock.roles != FOLLOWER] = 0.0
         steps.append(accelerations[0])
     return np.array(steps)

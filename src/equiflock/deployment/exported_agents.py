@@ -34,11 +34,13 @@ DROP_REASONS = (
     "sender is not a neighbour",
 )
 """Meaning of the return codes of NAME_receive; 0: the message was received."""
+STATE_NAMES = "OK", "ALONE", "LIMITED", "TOO_CLOSE", "FENCE", "STALE", "INVALID"
+"""Names of the states of an agent with limits, those of `SafetyState`."""
 LIBRARY_SOURCE = """#include "{header}"
 size_t exported_agent_size(void) {{ return sizeof({name}_agent); }}
 size_t exported_message_size(void) {{ return {NAME}_MESSAGE; }}
 int exported_dimensions(void) {{ return {NAME}_D; }}
-#ifdef {NAME}_GAIN_PERIOD
+#if defined({NAME}_GAIN_PERIOD) || defined({NAME}_MAX_ACCELERATION)
 int exported_needs_period(void) {{ return 1; }}
 void exported_init({name}_agent *agent, uint32_t number, uint8_t group, float period)
 {{ {name}_init(agent, number, group, period); }}
@@ -53,6 +55,19 @@ int exported_receive({name}_agent *agent, const uint8_t *message, size_t length)
 {{ return {name}_receive(agent, message, length); }}
 int exported_end({name}_agent *agent, float *acceleration) {{ return {name}_end(agent, acceleration); }}
 const float *exported_observations(const {name}_agent *agent) {{ return agent->observations; }}
+#ifdef {NAME}_MAX_ACCELERATION
+int exported_has_limits(void) {{ return 1; }}
+int exported_state(const {name}_agent *agent) {{ return agent->state; }}
+uint32_t exported_late_count(const {name}_agent *agent) {{ return agent->late_count; }}
+void exported_set_time({name}_agent *agent, uint32_t microseconds) {{ {name}_set_time(agent, microseconds); }}
+#else
+int exported_has_limits(void) {{ return 0; }}
+#endif
+#if defined({NAME}_GAIN_PERIOD) && defined({NAME}_MAX_ACCELERATION)
+void exported_set_delay({name}_agent *agent, float seconds) {{ {name}_set_delay(agent, seconds); }}
+#else
+void exported_set_delay({name}_agent *agent, float seconds) {{ (void)agent; (void)seconds; }}
+#endif
 """
 """Source of a shared library. The header's functions are static, so that several files can include it."""
 
@@ -84,8 +99,8 @@ def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, An
     """Return a function that makes new agents, at step 0 and without observations; compile the kernels of the package.
 
     `program` is the path of the exported file (.py) or the shared library (.so), or the name of a controller.
-    `settings` are the agent's arguments: `number` and `group` of the robot, and `period` if the controller has a gain
-    schedule; for the package all arguments of `PackageAgent`.
+    `settings` are the agent's arguments: `number` and `group` of the robot, `period` if the controller has a gain
+    schedule or limits, and `delay` if it has both; for the package all arguments of `PackageAgent`.
     """
     if kind == "package":
         from equiflock.deployment.package_agent import PackageAgent, compile_kernels
@@ -149,11 +164,17 @@ class CompiledAgent:
     """An `Agent` of a library written by `compile_header`; its group is from 0 to 254.
 
     `period` is the robot's sampling period in seconds. Raise InputError if it is None and the controller has a gain
-    schedule; other controllers do not use it.
+    schedule or limits; other controllers do not use it. `delay`, the usual delay of messages in seconds, lowers the
+    gain of a controller with limits; without limits it is part of the period.
     """
 
     def __init__(
-        self, library: str | os.PathLike[str], number: int, group: int = 0, period: float | None = None
+        self,
+        library: str | os.PathLike[str],
+        number: int,
+        group: int = 0,
+        period: float | None = None,
+        delay: float = 0.0,
     ) -> None:
         self._library: Any = ctypes.CDLL(str(Path(library).resolve()))
         self._library.exported_agent_size.restype = self._library.exported_message_size.restype = ctypes.c_size_t
@@ -168,9 +189,14 @@ class CompiledAgent:
         if period is None and self._library.exported_needs_period():
             from equiflock._runtime.checks import InputError
 
-            raise InputError("period must be the robot's sampling period in seconds, as the controller's gain needs it")
+            raise InputError(
+                "period must be the robot's sampling period in seconds, as the controller's gain or limits need it"
+            )
         arguments = ctypes.c_uint32(number), ctypes.c_uint8(group), ctypes.c_float(period or 0.0)
         self._library.exported_init(self._agent, *arguments)
+        self._has_limits = bool(self._library.exported_has_limits())
+        if delay:
+            self._library.exported_set_delay(self._agent, ctypes.c_float(delay))
 
     @property
     def step(self) -> int:
@@ -180,6 +206,21 @@ class CompiledAgent:
     @step.setter
     def step(self, step: int) -> None:
         self._agent[1] = step
+
+    @property
+    def state(self) -> str:
+        """Name of the `SafetyState` of the last step; "OK" for a controller without limits."""
+        return STATE_NAMES[self._library.exported_state(self._agent)] if self._has_limits else STATE_NAMES[0]
+
+    @property
+    def late_count(self) -> int:
+        """Number of steps that ended late by the clock of `set_time`; 0 for a controller without limits."""
+        return int(self._library.exported_late_count(self._agent)) if self._has_limits else 0
+
+    def set_time(self, seconds: float) -> None:
+        """Pass the robot's clock, before `end`; ignored by a controller without limits."""
+        if self._has_limits:
+            self._library.exported_set_time(self._agent, ctypes.c_uint32(round(seconds * 1e6) % 2**32))
 
     def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
         """Begin a step and return the message. Raise InputError if a vector does not have D numbers."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Float32, Float64, Int8
 
 from equiflock._runtime.checks import InputError
 from equiflock.bodies import DoubleIntegrator
@@ -64,7 +64,9 @@ class Recording:
     observations: Float32[np.ndarray, "T K C D"]
     accelerations: Float64[np.ndarray, "T D"]
     magnitudes: Float64[np.ndarray, "T D"]
-    """Scale of errors: see `Program.compute_magnitude`."""
+    """Scale of errors: see `Program.compute_magnitude`, and with limits also `SafetyFilter.compute_magnitude`."""
+    states: Int8[np.ndarray, " T"] | None = None
+    """Codes of `SafetyState`; None for a controller without limits."""
 
     def compute_largest_error(self, accelerations: Any) -> float:
         """Return the largest error of other accelerations (T, D) in any component, relative to `magnitudes`."""
@@ -82,18 +84,23 @@ def record_agent(
     if start.roles[0, agent] != FOLLOWER:
         raise InputError(f"agent must be a follower, which receives messages; agent {agent} is not one")
     relayed = np.stack([make_zero_hops(controller.senses, start.shape[2])] * start.shape[1])
-    states, messages, observations, accelerations = [], [], [], []
-    body = Float32Body(DoubleIntegrator())
-    for moment in islice(flight(start, controller, time_step=time_step, body=body, orbit=orbit), steps):
+    states, messages, observations, accelerations, safety_states = [], [], [], [], []
+    loop = flight(start, controller, time_step=time_step, body=Float32Body(DoubleIntegrator()), orbit=orbit)
+    for moment in islice(loop, steps):
         assert moment.compute_message_graph is not None
         senders = moment.compute_message_graph().neighbours(0, agent)
         messages.append(tuple(encode_agent_message(moment.flock, int(j), moment.step, relayed[j]) for j in senders))
         states.append([array[0, agent].astype(np.float32) for array in moment.flock.arrays[:2]])
         observations.append(moment.observations[0, agent].copy())
         accelerations.append(moment.accelerations[0, agent].copy())
+        if moment.safety_states is not None:
+            safety_states.append(moment.safety_states[0, agent])
         relayed = moment.observations[0, :, :-1].copy()
     positions, velocities = np.swapaxes(states, 0, 1)
     program, known = read_program(controller, start.shape[2], orbit), np.array(observations)
+    magnitudes = program.compute_magnitude(known, time_step)
+    if loop.safety is not None:
+        magnitudes = np.maximum(magnitudes, loop.safety.compute_magnitude(velocities)[:, None])
     return Recording(
         number=agent,
         group=int(start.groups[0, agent]),
@@ -103,7 +110,8 @@ def record_agent(
         messages=tuple(messages),
         observations=known,
         accelerations=np.array(accelerations, np.float64),
-        magnitudes=program.compute_magnitude(known, time_step),
+        magnitudes=magnitudes,
+        states=None if loop.safety is None else np.array(safety_states, np.int8),
     )
 
 
@@ -127,6 +135,8 @@ class ResourceUsage:
     """Mean number per step: write the message, receive all messages, compute the acceleration."""
     largest_error: float
     """Largest error of an acceleration, relative to `Program.compute_magnitude`."""
+    states: tuple[int, ...] = ()
+    """Codes of `SafetyState` at every step; empty for a controller without limits."""
 
     @property
     def flash(self) -> int:
@@ -164,7 +174,7 @@ def emulate(controller: Any, recording: Recording, folder: Path, *, orbit: Orbit
     _run_tool([gcc, *PROCESSOR, *COMPILER_FLAGS, *SECTIONS, "-c", "firmware.c", "-o", "firmware.o"], folder)
     linked = ["-nostartfiles", f"--specs={LINKER_SPECS}", "-Wl,--gc-sections", "-T", "firmware.ld", "firmware.o", "-lm"]
     _run_tool([gcc, *PROCESSOR, *linked, "-o", "firmware.elf"], folder)
-    bits, ticks, calibration = _parse_firmware_output(
+    bits, ticks, calibration, states = _parse_firmware_output(
         _run_tool([qemu, *MACHINE, *INSTRUCTION_COUNTING, *SEMIHOSTING, "-kernel", "firmware.elf"], folder)
     )
     own, whole = (_parse_symbol_sizes(_run_tool([nm, "-S", file], folder)) for file in ("firmware.o", "firmware.elf"))
@@ -184,6 +194,7 @@ def emulate(controller: Any, recording: Recording, folder: Path, *, orbit: Orbit
         neighbours=float(np.mean([len(each) for each in recording.messages])),
         instructions=round(float(np.mean(ticks)) * CALIBRATION_INSTRUCTIONS / calibration),
         largest_error=recording.compute_largest_error(accelerations.reshape(recording.accelerations.shape)),
+        states=tuple(states),
     )
 
 
@@ -200,17 +211,18 @@ def _run_tool(command: Sequence[str], folder: Path) -> str:
     return process.stdout
 
 
-def _parse_firmware_output(text: str) -> tuple[list[int], list[int], int]:
-    """Return the float32 bits of all accelerations, the ticks of every step and the ticks of the calibration loop."""
+def _parse_firmware_output(text: str) -> tuple[list[int], list[int], int, list[int]]:
+    """Return the float32 bits of all accelerations, the ticks of every step and of the calibration loop, and states."""
     rows = [line.split() for line in text.splitlines()]
     if failures := [row for row in rows if row and row[0] in ("fault", "dropped")]:
         raise InputError(f"the firmware failed: {' '.join(failures[0])}")
     words = {
-        name: [int(row[1], 16) for row in rows if row and row[0] == name] for name in ("a", "ticks", "calibration")
+        name: [int(row[1], 16) for row in rows if row and row[0] == name]
+        for name in ("a", "ticks", "calibration", "state")
     }
     if not words["calibration"]:
         raise InputError("the firmware printed nothing: it did not run in the emulator")
-    return words["a"], words["ticks"], words["calibration"][0]
+    return words["a"], words["ticks"], words["calibration"][0], words["state"]
 
 
 def _parse_symbol_sizes(nm_output: str) -> dict[str, int]:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from equiflock._runtime.checks import InputError
 from equiflock.controllers import load
+from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.deployment.wire_format import Message, decode_message, encode_message, make_zero_hops
 from equiflock.flock import FOLLOWER, NO_GROUP, OBSTACLE, Flock
 from equiflock.graph.radius_graph import Graph
@@ -22,6 +24,7 @@ class PackageAgent:
     """An `Agent` that builds a flock from itself and the senders of its messages, and computes its observations.
 
     `controller` is a local controller or its name, `orbit` the arguments of `Orbit`, or None for no orbit technique.
+    Raise InputError for a `Safe` controller: only exported agents keep limits.
     """
 
     def __init__(
@@ -36,6 +39,8 @@ class PackageAgent:
         orbit: Mapping[str, Any] | None = None,
     ) -> None:
         loaded = load(controller) if isinstance(controller, str) else controller
+        if get_safety_limits(loaded) is not None:
+            raise InputError("agents of kind package have no limits: use kind numpy or c, or leave out the limits")
         self.number, self.group, self.step = number, group, 0
         self._senses, self._dimensions, self._comm_radius = loaded.senses, dimensions, comm_radius
         self._orbit = None if orbit is None else Orbit(**orbit)

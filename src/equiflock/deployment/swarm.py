@@ -22,6 +22,8 @@ from equiflock._runtime.checks import InputError, check_choice, check_count, che
 from equiflock._runtime.scratch_directory import make_scratch_directory
 from equiflock.controllers import load
 from equiflock.controllers.gain_schedule import get_gain_schedule
+from equiflock.controllers.safe import apply_limits
+from equiflock.controllers.safety_limits import SafetyLimits, get_safety_limits
 from equiflock.deployment.export import export
 from equiflock.deployment.export.program import check_local, read_program
 from equiflock.deployment.exported_agents import AgentKind, compile_header
@@ -95,6 +97,8 @@ class Deployment:
     """Number of robots that send garbage from the middle of the flight on."""
     plugin: str | None = None
     """Module or file that registers a user's controller."""
+    safety: SafetyLimits | None = None
+    """Limits of the agents; None: those of the controller, if any. Agents of kind "package" cannot have any."""
 
     def __post_init__(self) -> None:
         check_count("steps", self.steps)
@@ -116,6 +120,17 @@ class Deployment:
     def sampling_period(self) -> float:
         """Period for the agents' gain schedule, in seconds: a time step, and the radio's latency."""
         return self.time_step * (1 + self.environment.radio.latency)
+
+    def make_period_settings(self, controller: Controller) -> dict[str, float]:
+        """Return the arguments of exported agents about time: none, `period`, or also `delay`.
+
+        With limits, the period is the time step, and the latency of the radio is the delay.
+        """
+        has_schedule = get_gain_schedule(controller) is not None
+        if get_safety_limits(controller) is None:
+            return {"period": self.sampling_period} if has_schedule else {}
+        delay = {"delay": self.time_step * self.environment.radio.latency} if has_schedule else {}
+        return {"period": self.time_step, **delay}
 
     @property
     def flight_options(self) -> dict[str, Any]:
@@ -169,7 +184,7 @@ def deploy(
     acceleration with the simulator's, calls `on_step` with the number of steps done, and with `keep_record` keeps all
     exchanges with robots, for `audit_swarm`. Raise InputError if the controller is not local or cannot be exported.
     """
-    controller, robots = load(name), list_followers(start)
+    controller, robots = apply_limits(load(name), deployment.safety), list_followers(start)
     if not 1 <= len(robots) <= MAX_AGENTS:
         raise InputError(f"a swarm must have 1 to {MAX_AGENTS} followers, a process each, got {len(robots):,}")
     check_local(controller)
@@ -180,7 +195,7 @@ def deploy(
         # Agents of kind "package" may have controllers without a program.
         is_exported = deployment.agent != "package"
         program = read_program(controller, start.shape[2], deployment.orbit) if is_exported else None
-        parity = Parity(controller, deployment.sampling_period, program)
+        parity = Parity(controller, deployment.sampling_period, program, host.flight.safety)
         # Compile the kernels before robots wait for the host.
         list(MessageDelivery(host.radio, controller.senses).compute_arrivals(host.moment.flock))
         Parity(controller, deployment.sampling_period).compare(host.moment, host.parse_commands({}))
@@ -226,9 +241,8 @@ def build_robot_settings(
             program = str(export(controller, path, dimensions=dimensions, orbit=deployment.orbit)[0])
         except InputError as error:
             raise InputError(f"{error}; {EXPORT_HINT}") from None
-        if get_gain_schedule(controller) is not None:
-            for agent in agents.values():
-                agent["period"] = deployment.sampling_period
+        for agent in agents.values():
+            agent |= deployment.make_period_settings(controller)
     if kind == "c":
         program = str(compile_header(program, folder / "robot.so", neighbours=start.shape[1]))
     faults = deployment.assign_faults(robots)

@@ -17,6 +17,7 @@ from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock.controllers import load
 from equiflock.controllers.registry import parse_controller_name
+from equiflock.controllers.safe import apply_limits
 from equiflock.deployment.audit import OWN_MEASUREMENT, Audit, ChangeEffect, ReceivedItem
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, unpack_floats, unpack_frame, unpack_messages
 from equiflock.deployment.robot_processes import RobotProcesses
@@ -71,10 +72,11 @@ def _replay_half(
     # No injected faults this time, and the default timeout for slow robots.
     environment = replace(deployment.environment, failures=NO_FAILURES)
     plain = replace(deployment, environment=environment, stall=0, garbage=0, answer_timeout=None)
-    host = SwarmHost(changed_start, load(replacement), **plain.flight_options)
+    controller, other = (apply_limits(load(each), deployment.safety) for each in (name, replacement))
+    host = SwarmHost(changed_start, other, **plain.flight_options)
     with exit_on_sigterm(), make_swarm_directory() as folder, make_swarm_directory() as replacement_folder:
-        settings = build_robot_settings(replacement, load(replacement), changed_start, plain, replacement_folder)
-        original = build_robot_settings(name, load(name), start, deployment, folder)
+        settings = build_robot_settings(replacement, other, changed_start, plain, replacement_folder)
+        original = build_robot_settings(name, controller, start, deployment, folder)
         settings |= {number: original[number] for number in half}
         different, largest = dict.fromkeys(half, 0), dict.fromkeys(half, 0.0)
         with RobotProcesses(settings, plain.port, plain.effective_timeout) as processes:

@@ -17,6 +17,7 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, shorten_repr
+from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.deployment.link_frames import (
     RADIO,
     RADIO_LAST,
@@ -117,7 +118,7 @@ class SwarmHost:
     """Simulation of a swarm, a single flock.
 
     Call `make_sensor_frames`, `make_radio_frames`, `parse_commands` and `advance` at every step, in this order. The
-    host uses only the senses of the controller.
+    host uses only the senses and the limits of the controller.
     """
 
     def __init__(
@@ -128,7 +129,13 @@ class SwarmHost:
         """Numbers of the agents that are processes: the followers. The host sends for leaders and obstacle agents."""
         rounded = replace(environment, body=Float32Body(environment.body))
         self.flight = flight(
-            self.start, None, senses=self.senses, time_step=time_step, environment=rounded, orbit=orbit
+            self.start,
+            None,
+            senses=self.senses,
+            time_step=time_step,
+            environment=rounded,
+            orbit=orbit,
+            safety=get_safety_limits(controller),
         )
         self.moment = next(self.flight)
         self.position_history = [self.moment.flock.positions[0].astype(np.float32)]

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
+from equiflock.controllers.safety_limits import SafetyState
 from equiflock.deployment.export.program import Program
 from equiflock.deployment.robot_processes import RobotProcesses
 from equiflock.deployment.swarm_host import SwarmHost
@@ -17,6 +18,7 @@ from equiflock.flock import FOLLOWER, Flock
 from equiflock.protocols import Controller, Moment
 from equiflock.simulation.flight_builder import flight, make_decision_function
 from equiflock.simulation.metrics import RESIDUAL_SECONDS, component_count, velocity_variance
+from equiflock.simulation.safety_filter import SafetyFilter, count_states, describe_states
 
 TOLERANCE = 1e-5
 """Largest difference from the simulator's acceleration, relative to the terms it is the sum of, or to 1.
@@ -68,11 +70,20 @@ class Parity:
     """Compares the robots' accelerations at every step with those of the simulator in the same state.
 
     `program` is the exported program of the robots, which gives the scale of errors; None for agents of kind "package".
+    `safety` limits the simulator's accelerations, as the robots limit theirs; None: no limits.
     """
 
-    def __init__(self, controller: Controller, period: float, program: Program | None = None) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        period: float,
+        program: Program | None = None,
+        safety: SafetyFilter | None = None,
+    ) -> None:
         self._decide, _ = make_decision_function(controller, period)
-        self._program, self._period = program, period
+        self._program, self._period, self._safety = program, period, safety
+        self.state_counts = np.zeros(len(SafetyState), np.int64)
+        """Number of accelerations by `SafetyState`, in the simulator; all zero without limits."""
         self.compared_count = self.different_count = 0
         self.largest_difference = self.largest_relative_difference = 0.0
         """Largest difference, absolute and relative (see `TOLERANCE`)."""
@@ -83,13 +94,19 @@ class Parity:
         """Compare the commands of working followers at a step with the simulator's, unless `stop_reason` is set."""
         if self.stop_reason is not None:
             return
-        expected = np.asarray(self._decide(moment.flock, moment.observations), np.float64)[0]
+        expected = np.asarray(self._decide(moment.flock, moment.observations), np.float64)
+        if self._safety is not None:
+            expected = self._safety.limit(moment.flock, expected)
+            self.state_counts += count_states(moment)
+        expected = expected[0]
         working = moment.flock.effective_roles[0] == FOLLOWER
         distances = np.linalg.norm(commands - expected, axis=1)[working]
         if self._program is None:
             relative = distances / max(np.linalg.norm(expected, axis=1).max(), 1.0)
         else:
             terms = self._program.compute_magnitude(moment.observations[0], self._period)
+            if self._safety is not None:
+                terms = np.maximum(terms, self._safety.compute_magnitude(moment.flock.velocities[0])[:, None])
             relative = (np.abs(commands - expected) / terms).max(axis=1)[working]
         self.compared_count += len(distances)
         self.different_count += int((relative > TOLERANCE).sum())
@@ -197,6 +214,7 @@ def build_result_table(
     return [
         ["parity", parity.summary],
         ["drift", "not compared" if drift is None else str(drift)],
+        *([["limits", describe_states(parity.state_counts)]] if parity.state_counts.any() else []),
         ["components at the end", f"{component_count(host.moment)[0]:.0f}"],
         ["final velocity variance", f"{velocity_variance(host.moment)[0]:.3g}"],
         ["residual acceleration", _format_residual_acceleration(log, time_step)],

@@ -22,6 +22,7 @@ from equiflock.simulation.body_motion import BodyState, MovingBody
 if TYPE_CHECKING:
     from equiflock.simulation.failures import Failures
     from equiflock.simulation.memory_order import MemoryOrder
+    from equiflock.simulation.safety_filter import SafetyFilter
 
 FLYING = int(Outcome.FLYING)
 AGENT_STEPS_PER_CALL = 1_000_000
@@ -51,6 +52,8 @@ class Flight(Iterator[Moment]):
         fused: executes whole steps in one call where it can replace the other parts; None: no such step. It does not
             support failed agents.
         failures: failures of agents; None: no agent fails.
+        safety: limits the accelerations that `decide` returns, but not those of `step`; None: no limits. It supports
+            neither an order nor fused steps.
     """
 
     def __init__(
@@ -66,11 +69,13 @@ class Flight(Iterator[Moment]):
         order: MemoryOrder | None = None,
         fused: FusedStep | None = None,
         failures: Failures | None = None,
+        safety: SafetyFilter | None = None,
     ) -> None:
         if not isinstance(start, Flock) or len(start) == 0:
             raise InputError(f"start must be a Flock of at least one flock; got {shorten_repr(start)}")
         check_ending(ending)
         self.sensing = sensing
+        self.safety = safety
         self.ending = ending
         self.time_step = check_positive("time_step", time_step)
         self.comm_radius = start.comm_radius
@@ -128,6 +133,8 @@ class Flight(Iterator[Moment]):
             observations = fused.step(flock, self._make_body_step(), move_first)
         if observations is None:
             observations = self.sensing.observe(flock, self._flying, self._agent_ids)
+            if self.safety is not None:
+                self.safety.observe(flock, self._flying)
             if len(self._active) < len(flock):
                 self._accelerations[~self._flying] = 0.0
             self._compute_accelerations(observations, self._flying)
@@ -167,7 +174,7 @@ class Flight(Iterator[Moment]):
 
         Args:
             accelerations: (B, N, D); ignored for leaders, obstacle agents, stopped or drifting agents, and ended
-                flocks.
+                flocks. The limits of a `Safe` controller do not apply to them.
         """
         if self._step < 0:
             raise InputError("the flight has not started: get its first moment by next(flight) before calling step()")
@@ -228,6 +235,8 @@ class Flight(Iterator[Moment]):
         if self._failure_schedule is not None:
             self._failure_schedule.replace(flock, keep)
         self.sensing.replace(flock, keep)
+        if self.safety is not None:
+            self.safety.replace(flock, keep)
         self._moving_body.replace(flock, keep)
 
     def restart(self, mask: Bool[np.ndarray, " B"], flock: Flock) -> Moment:
@@ -268,6 +277,8 @@ class Flight(Iterator[Moment]):
         if self.ending is not None:
             self._update_outcomes(self.ending, mask)
         observations = self.sensing.restart(self._flock, mask, mask & self._flying)
+        if self.safety is not None:
+            self.safety.restart(self._flock, mask, mask & self._flying)
         self._compute_accelerations(observations, mask & self._flying)
         return self._make_moment(observations)
 
@@ -287,6 +298,7 @@ class Flight(Iterator[Moment]):
             self._start_steps,
             self._moving_body.state_view,
             self._compute_message_graph,
+            safety_states=None if self.safety is None else as_read_only(self.safety.states),
         )
         return moment if self._order is None else self._order.to_caller_order(moment)
 
@@ -389,6 +401,8 @@ class Flight(Iterator[Moment]):
         if not np.isfinite(answer).all():
             time = self._step * self.time_step
             raise NumericRangeError(f"the controller returned NaN or infinity at t = {time:g} s")
+        if self.safety is not None:
+            answer = self.safety.limit(flock, answer, chosen)
         # Mask the accelerations of agents that are not followers.
         if not self._all_followers:
             answer = np.where((self._roles[chosen] == FOLLOWER)[..., None], answer, 0.0)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from equiflock._runtime.checks import InputError, TimeStepWarning, check_positive, shorten_repr
 from equiflock.controllers.gain_schedule import as_sampled_function, compute_gain, describe_long_time_step
+from equiflock.controllers.safe import unwrap_safe
+from equiflock.controllers.safety_limits import SafetyLimits, get_safety_limits
 from equiflock.features import Senses
 from equiflock.flock import Flock, check_comm_radius
 from equiflock.observations.aggregation import DelayedAggregation, Obstacles
@@ -20,6 +22,7 @@ from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import DecisionFunction, Flight
 from equiflock.simulation.fused_step import make_fused_step
 from equiflock.simulation.memory_order import MemoryOrder
+from equiflock.simulation.safety_filter import SafetyFilter
 
 
 class DecisionFunctions(NamedTuple):
@@ -46,6 +49,7 @@ def flight(
     radio: Radio | None = None,
     failures: Failures | None = None,
     body_state: BodyState | None = None,
+    safety: SafetyLimits | None = None,
 ) -> Flight:
     """Return a flight: `for moment in flight(start, controller): ...`, endless unless the ending ends every flock.
 
@@ -64,6 +68,8 @@ def flight(
         radio: see `body`.
         failures: see `body`.
         body_state: body state of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
+        safety: limits that the agents keep; default: those of a `Safe` controller. Without a controller they change
+            nothing, but `Flight.safety` can apply them.
     """
     # The controller declares the senses, unless the caller overrides them.
     if controller is not None:
@@ -87,12 +93,22 @@ def flight(
     sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles, radio=environment.radio)
     latency = environment.radio.latency
     decide, compiled = (None, None) if controller is None else make_decision_function(controller, time_step, latency)
+    limits = get_safety_limits(controller) if safety is None else safety
+    safety_filter = None if limits is None else _make_safety_filter(limits, start, senses, time_step, environment.radio)
     # Cell order saves time only without an ending, which would need the caller's order at every step.
-    is_worthwhile = compiled is not None and ending is None and failures is None and MemoryOrder.is_worthwhile(start)
+    is_plain = ending is None and failures is None and safety_filter is None
+    is_worthwhile = compiled is not None and is_plain and MemoryOrder.is_worthwhile(start)
     order = MemoryOrder(sensing, start.shape[1]) if is_worthwhile else None
-    # Fused steps do not support failed agents.
-    fused = _make_fused_step(controller, compiled, sensing, body) if failures is None else None
-    parts: dict[str, Any] = {"ending": ending, "order": order, "fused": fused, "failures": failures}
+    # Fused steps support neither failed agents nor limits.
+    can_fuse = failures is None and safety_filter is None
+    fused = _make_fused_step(controller, compiled, sensing, body) if can_fuse else None
+    parts: dict[str, Any] = {
+        "ending": ending,
+        "order": order,
+        "fused": fused,
+        "failures": failures,
+        "safety": safety_filter,
+    }
     return Flight(start, sensing, decide, body, time_step=time_step, body_state=body_state, **parts)
 
 
@@ -100,10 +116,13 @@ def change_controller(flying: Flight, controller: Controller) -> None:
     """Use another controller from the next moment on; the step that is already commanded is still executed.
 
     The state of the senses is kept if hop count, channel count and units are unchanged. The topology is that of the new
-    controller. Raise InputError if the flight has senses other than `DelayedAggregation`.
+    controller. Raise InputError if the flight has senses other than `DelayedAggregation`, or if flight or controller
+    have limits.
     """
     check_controller(controller)
     sensing = flying.sensing
+    if flying.safety is not None or get_safety_limits(controller) is not None:
+        raise InputError("a flight with limits keeps its controller: start another flight")
     if not isinstance(sensing, DelayedAggregation):
         raise InputError(
             f"only a flight with DelayedAggregation can change its controller; got {shorten_repr(sensing)}"
@@ -130,13 +149,26 @@ def _make_fused_step(controller: object, network: object | None, sensing: Sensin
     return None if network is None else make_fused_step(sensing, network, body)
 
 
+def _make_safety_filter(
+    limits: SafetyLimits, start: Flock, senses: Senses, time_step: float, radio: Radio
+) -> SafetyFilter:
+    """Return the filter of a flight; raise InputError if the fence does not fit the space of the flock."""
+    if not isinstance(limits, SafetyLimits):
+        expected = "safety must be SafetyLimits, such as equiflock.SafetyLimits(max_acceleration=4.0)"
+        raise InputError(f"{expected}; got {shorten_repr(limits)}")
+    limits.check_dimensions(start.shape[2])
+    return SafetyFilter(limits, senses, time_step, radio)
+
+
 def make_decision_function(controller: Controller, time_step: float, latency: int = 0) -> DecisionFunctions:
     """Return the controller as a function of flock and observations, and its compiled form.
 
     This compiles a network of the package with its present weights, and applies the gain that the controller's schedule
     has at this time step and latency of the radio, in steps (see `as_sampled_function`). The compiled form is None for
-    privileged controllers and for functions that depend on the order of agents.
+    privileged controllers and for functions that depend on the order of agents. The function returns accelerations
+    before the limits of a `Safe` controller.
     """
+    controller = unwrap_safe(controller)
     function: Any = as_sampled_function(controller, compute_gain(controller, time_step, latency))
     # A privileged controller indexes the flock, so agents must keep the caller's order.
     if getattr(controller, "privileged", False):

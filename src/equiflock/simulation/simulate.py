@@ -116,6 +116,7 @@ def simulate(
         "failures": None if failures.is_empty else describe_part(failures),
         "keep_every": None if keep_every is None else check_count("keep_every", keep_every),
         "equiflock": __version__,
+        **({} if loop.safety is None else {"safety": str(loop.safety.limits)}),
         **(config or {}),
     }
     settings = _to_json_types(settings)
@@ -329,4 +330,5 @@ def _select_flocks(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
         if compute_message_graph is None
         else lambda: compute_message_graph().select_flocks(which),
         last_step=None if last_step is None else LastStep(*(array[which] for array in last_step)),
+        safety_states=None if moment.safety_states is None else moment.safety_states[which],
     )

@@ -1,8 +1,9 @@
 /* A flock of exported agents, for a build under sanitizers: it flies, and it receives damaged messages.
 
    HEADER is the exported file, NAME and UPPER its prefix in both cases, PERIOD the sampling period if the controller has
-   a gain schedule. Agents, messages and vectors are allocated with their exact sizes, so that reading or writing beyond
-   them is an error. Exit code 1 if an acceleration is not finite. */
+   a gain schedule or limits, LARGEST its largest acceleration if it has limits. Agents, messages and vectors are
+   allocated with their exact sizes, so that reading or writing beyond them is an error. Exit code 1 if an acceleration
+   is not finite, or with limits if it is too large, whatever is measured and received. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -49,9 +50,12 @@ static int receive_copy(agent_type *agent, const uint8_t *message, size_t length
     return reason;
 }
 
-/* Receive random bytes, a message of any length, and a message with changed bytes. */
+static int damaged_count = 0;
+
+/* Receive random bytes, a message of any length, a message with changed bytes, and one with extreme values. */
 static void receive_damage(agent_type *agent, const uint8_t *valid)
 {
+    const float extremes[] = {0.0f, 1e-45f, 1e8f, -1e8f, 1e7f, -1e-20f, 0.1f, -0.1f};
     uint8_t damaged[MESSAGE + 8];
     size_t i, length = draw() % (MESSAGE + 8u);
     for (i = 0; i < sizeof damaged; i++)
@@ -63,6 +67,27 @@ static void receive_damage(agent_type *agent, const uint8_t *valid)
     for (i = 0; i < 1 + draw() % 4u; i++)
         damaged[draw() % MESSAGE] = (uint8_t)draw();
     receive_copy(agent, damaged, MESSAGE);
+    memcpy(damaged, valid, MESSAGE);
+    damaged[5] = (uint8_t)draw(); /* another sender */
+    for (i = 12; i < MESSAGE; i += 4)
+        if (draw() % 2u)
+            memcpy(damaged + i, &extremes[draw() % 8u], 4);
+    receive_copy(agent, damaged, MESSAGE);
+    damaged_count += 4;
+}
+
+/* Return whether an acceleration is finite and, with limits, not too large. */
+static int is_fine(const float *acceleration)
+{
+    double square = 0.0;
+    int d;
+    for (d = 0; d < D; d++)
+        square += (double)acceleration[d] * (double)acceleration[d];
+#ifdef LARGEST
+    return square <= (double)LARGEST * (double)LARGEST * (1.0 + 2e-6);
+#else
+    return square < (double)INFINITY;
+#endif
 }
 
 int main(void)
@@ -105,9 +130,9 @@ int main(void)
                     receive_damage(agents[i], messages[j]);
             }
             JOIN(NAME, end)(agents[i], acceleration);
+            if (!is_fine(acceleration))
+                return 1;
             for (d = 0; d < D; d++) {
-                if (!is_extreme && !isfinite(acceleration[d]))
-                    return 1;
                 if (isfinite(acceleration[d]))
                     velocities[i][d] += 0.01f * fmaxf(fminf(acceleration[d], 20.0f), -20.0f);
                 positions[i][d] += 0.01f * velocities[i][d];
@@ -121,6 +146,6 @@ int main(void)
         free(velocities[i]);
     }
     free(acceleration);
-    printf("%d messages received\n", received);
+    printf("%d damaged messages, %d messages received\n", damaged_count, received);
     return received > 0 ? 0 : 1;
 }

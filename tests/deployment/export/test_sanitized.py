@@ -63,6 +63,30 @@ def test_exported_agents_have_no_undefined_behaviour(
     assert done.stdout.endswith("messages received\n")
 
 
+LIMITS: dict[str, Any] = {"max_acceleration": 4.0, "max_speed": 1.5, "min_separation": 0.5, "max_silence": 0.04}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "dimensions", "period"),
+    [("etdagnn", 2, "0.02f"), ("starling:comm_radius=3:time_scale=8", 3, "1e-30f"), ("tanner-dynamic", 2, "1e30f")],
+)
+def test_no_message_moves_an_agent_beyond_its_limits(name: str, dimensions: int, period: str, tmp_path: Path) -> None:
+    fence = ((-0.5,) * dimensions, (0.4,) * dimensions)
+    header, _ = ef.export(ef.Safe(name, **LIMITS, fence=fence), tmp_path / "agent.h", dimensions=dimensions)
+    names = f'-DHEADER="{header}"', "-DNAME=agent", "-DUPPER=AGENT"
+    done = fly(build(PROGRAM, tmp_path, *names, f"-DPERIOD={period}", "-DLARGEST=4.0f"))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[0]) > 10_000
+
+
+@pytest.mark.slow
+def test_an_agent_beyond_its_limits_is_noticed(tmp_path: Path) -> None:
+    header, _ = ef.export(ef.Safe("etdagnn", **LIMITS), tmp_path / "agent.h")
+    names = f'-DHEADER="{header}"', "-DNAME=agent", "-DUPPER=AGENT"
+    assert fly(build(PROGRAM, tmp_path, *names, "-DPERIOD=0.02f", "-DLARGEST=3.9999f")).returncode == 1
+
+
 @pytest.mark.slow
 def test_no_sampling_period_is_undefined_behaviour(tmp_path: Path) -> None:
     header, _ = ef.export(starling(gain_period=0.02), tmp_path / "agent.h")

@@ -9,6 +9,7 @@ from pathlib import Path
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import atomic_write
 from equiflock.controllers.loading import load
+from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.deployment.export.c_header import format_c_header
 from equiflock.deployment.export.numpy_agent import format_numpy_agent, pack_weights
 from equiflock.deployment.export.onnx import write_onnx
@@ -42,7 +43,7 @@ def export(
     Args:
         controller: a local controller, its name, or its weights file: a network, or a law that is a linear function of
             observations. It keeps the units it was loaded with, such as
-            `load("etdagnn", comm_radius=5.0, time_scale=15.0)`.
+            `load("etdagnn", comm_radius=5.0, time_scale=15.0)`. The agents of a `Safe` controller keep its limits.
         path: .h writes a C99 header, .onnx a graph of the controller only, .npz or .py a Python file that needs NumPy,
             with its weights. Each comes with a .README.md of the same name, which names the controller as given here.
             Existing files are replaced.
@@ -60,6 +61,10 @@ def export(
     orbit = resolve_orbit(loaded, orbit, D)
     given_name = os.fspath(controller) if isinstance(controller, (str, os.PathLike)) else get_controller_name(loaded)
     suffix = ".py" if path.suffix == ".npz" else path.suffix
+    if suffix == ".onnx" and get_safety_limits(loaded) is not None:
+        raise InputError(
+            "limits need the robot's state, which is no input of an ONNX graph: export to .h or .py, or without limits"
+        )
     if suffix == ".onnx":
         write_onnx(loaded, path, D)
         program, written = replace(_read_outline(loaded, D, orbit), name=given_name), [path]

@@ -17,6 +17,7 @@ from equiflock.deployment.export.source_text import (
     make_common_words,
     make_gain_words,
     make_identifier,
+    make_limit_numbers,
     make_orbit_words,
 )
 from equiflock.deployment.wire_format import count_message_bytes
@@ -33,6 +34,8 @@ GROUP_CONDITIONS = {
 """C condition for neighbours of the same group, of other groups, and obstacle agents, which have no group."""
 INTEGER_BYTES = 16
 """Bytes of the integer fields of a neighbour, and of an agent."""
+LIMIT_BYTES = 28
+"""Bytes of an agent's fields for its limits."""
 
 
 def format_c_header(program: Program, stem: str) -> str:
@@ -56,9 +59,9 @@ def format_c_header(program: Program, stem: str) -> str:
         "sums": _format_sums(program, prefix),
         "channels": _format_channels(program, prefix.upper()),
     }
-    numbers = make_orbit_words(program) | make_gain_words(program)
+    numbers = make_orbit_words(program) | make_gain_words(program) | make_limit_numbers(program)
     words |= {name: format_c_float(number) for name, number in numbers.items()}
-    words |= _make_network_words(program, prefix)
+    words |= _make_network_words(program, prefix) | _make_limit_words(program)
     return fill_template("agent.h", words, list_template_parts(program), ("/*", "*/"))
 
 
@@ -75,6 +78,7 @@ def count_agent_bytes(program: Program) -> int:
     return (
         INTEGER_BYTES
         + gain
+        + (0 if program.safety is None else LIMIT_BYTES)
         + 4 * (2 * program.dimensions + observations)
         + DEFAULT_MAX_NEIGHBOURS * count_neighbour_bytes(program)
         + initial_neighbours
@@ -82,9 +86,10 @@ def count_agent_bytes(program: Program) -> int:
 
 
 def count_stack_bytes(program: Program) -> int:
-    """Return the bytes of numbers on the stack: the larger of the feature sums and the network's two buffers."""
+    """Return the bytes of numbers on the stack: the largest of feature sums, the network's two buffers, and limits."""
     sums = (len(program.features) + 2) * program.dimensions + (2 if program.orbit else 0)
-    return 4 * max(sums, 2 * _count_buffer_floats(program))
+    limits = 0 if program.safety is None else 4 * program.dimensions
+    return 4 * max(sums, 2 * _count_buffer_floats(program), limits)
 
 
 def _count_buffer_floats(program: Program) -> int:
@@ -167,6 +172,22 @@ def _make_network_words(program: Program, prefix: str) -> dict[str, Any]:
         "scale": "" if program.acceleration_scale == 1.0 else f" * {format_c_float(program.acceleration_scale)}",
         "gain": "" if program.gain_schedule is None else " * agent->gain",
     }
+
+
+def _make_limit_words(program: Program) -> dict[str, str]:
+    """Return the words of the limits besides their numbers; empty if there are no limits."""
+    if program.safety is None:
+        return {}
+    length, time = program.senses.scales
+    words = {"to_robot_length": "", "to_robot_speed": ""}
+    if program.senses.is_scaled:
+        words = {
+            "to_robot_length": f" * {format_c_float(length)}",
+            "to_robot_speed": f" * {format_c_float(length / time)}",
+        }
+    for name, corner in zip(("fence_lower", "fence_upper"), program.safety.fence or (), strict=False):
+        words[name] = f"{{{', '.join(map(format_c_float, corner))}}}"
+    return words
 
 
 def _select_weights(program: Program, prefix: str, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +15,12 @@ from equiflock.deployment.export.source_text import (
     list_template_parts,
     make_common_words,
     make_gain_words,
+    make_limit_numbers,
     make_orbit_words,
 )
+
+EXAMPLE_PERIOD = 0.02
+"""Sampling period in the example of a controller with limits but without a gain schedule, in seconds."""
 
 
 def pack_weights(program: Program) -> bytes:
@@ -46,7 +51,22 @@ def format_numpy_agent(program: Program, stem: str, weights: bytes) -> str:
         "to_length": f" / {length!r}" if is_scaled else "",
         "to_speed": f" * {time / length!r}" if is_scaled else "",
     }
+    words |= _make_limit_words(program)
     return fill_template("numpy_agent.txt", words, list_template_parts(program), ("#", ""))
+
+
+def _make_limit_words(program: Program) -> dict[str, Any]:
+    """Return the words of the part `limits`; empty if there are no limits."""
+    if program.safety is None:
+        return {}
+    fence, schedule = program.safety.fence, program.gain_schedule
+    return {
+        **make_limit_numbers(program),
+        # In float32, as C stores it: rounding would be divided by the square of the braking time.
+        "fence": None if fence is None else f"np.array({fence}, np.float32)",
+        "least_distance": repr(1e-8 * program.senses.length_scale),
+        "example_period": EXAMPLE_PERIOD if schedule is None else make_gain_words(program)["gain_period"],
+    }
 
 
 def _format_weight_functions(program: Program) -> list[str]:

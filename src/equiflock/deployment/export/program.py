@@ -20,6 +20,8 @@ from equiflock.controllers.networks.architecture import obstacle_channel
 from equiflock.controllers.networks.chain import ACTIVATION, Chain, build_chain
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.registry import controller_names, is_module
+from equiflock.controllers.safe import unwrap_safe
+from equiflock.controllers.safety_limits import SafetyLimits, get_safety_limits
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.controllers.unit_scaling import ScaledController
 from equiflock.features import Feature, Senses
@@ -73,6 +75,13 @@ class Program:
     """Factor on accelerations at the robot's sampling period, in the robots' seconds; None for a constant gain."""
     longest_period: float | None = None
     """Longest sampling period of the controller's training, in the robots' seconds; None if unknown."""
+    safety: SafetyLimits | None = None
+    """Limits that exported agents keep, or None. A call returns accelerations before the limits."""
+
+    @property
+    def needs_period(self) -> bool:
+        """Whether an exported agent needs its sampling period."""
+        return self.gain_schedule is not None or self.safety is not None
 
     @property
     def vector_size(self) -> int:
@@ -122,7 +131,7 @@ class Program:
         return 1.0 if self.gain_schedule is None or period is None else self.gain_schedule(period)
 
     def __call__(self, observations: FloatArray, period: float | None = None) -> FloatArray:
-        """Return what every export computes, in float64.
+        """Return what every export computes, before the limits, in float64.
 
         These are accelerations (.., D) in the robots' units, for observations (.., K, C, D) and a robot with this
         sampling period. Like its controller, a program that is called without a period has the gain 1.
@@ -193,7 +202,10 @@ def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | 
     unscaled, scale = unwrap_scaled(controller)
     parts = _read_network(unscaled) if is_network(unscaled) else _read_law(unscaled, senses, D)
     orbit, name = resolve_orbit(controller, orbit, D), get_controller_name(controller)
-    program = Program(name, D, senses, **parts, **read_sampling(controller), acceleration_scale=scale, orbit=orbit)
+    safety, sampling = get_safety_limits(controller), read_sampling(controller)
+    if safety is not None:
+        safety.check_dimensions(D)
+    program = Program(name, D, senses, **parts, **sampling, acceleration_scale=scale, orbit=orbit, safety=safety)
     _check_agreement(program, unscaled, senses)
     return program
 
@@ -208,8 +220,8 @@ def read_sampling(controller: Any) -> dict[str, Any]:
 
 
 def unwrap_scaled(controller: Any) -> tuple[Any, float]:
-    """Return the controller without its unit scaling, and the factor from its accelerations to the robots' units."""
-    scale = 1.0
+    """Return the controller without limits and unit scaling, and the factor from its accelerations to the robots'."""
+    scale, controller = 1.0, unwrap_safe(controller)
     while isinstance(controller, ScaledController):
         scale, controller = scale * controller.acceleration_scale, controller.controller
     return controller, scale

@@ -16,6 +16,7 @@ from equiflock.deployment.export.source_text import (
     list_template_parts,
     make_common_words,
     make_gain_words,
+    make_limit_numbers,
 )
 from equiflock.deployment.wire_format import OBSTACLE_GROUP, VERSION, count_message_bytes
 
@@ -36,7 +37,7 @@ def format_readme(program: Program, stem: str, suffix: str) -> str:
     size = count_message_bytes(senses, D)
     words = make_common_words(program, stem) | {
         "suffix": suffix,
-        "period": "" if program.gain_schedule is None else ", period=..",
+        "period": ", period=.." if program.needs_period else "",
         "channels": "\n".join(_format_channels(program)),
         "format_version": VERSION,
         "obstacle_group": OBSTACLE_GROUP,
@@ -67,6 +68,9 @@ def format_readme(program: Program, stem: str, suffix: str) -> str:
             f" A training step, {dt:g} s of the controller's time, is {dt * senses.scales[1]:g} s of the robots' time."
         )
     words |= {name: f"{number:g}" for name, number in make_gain_words(program).items()}
+    words |= _make_limit_words(program)
+    words["upper"] = words["name"].upper()
+    words["delay"] = f"`{words['name']}_set_delay`" if suffix == ".h" else "the argument `delay`"
     if program.orbit is not None:
         words |= {name: f"{value:g}" for name, value in vars(program.orbit).items()}
     if program.layers:
@@ -82,6 +86,17 @@ def format_readme(program: Program, stem: str, suffix: str) -> str:
         }
     parts = {suffix[1:], *(name for name, is_needed in optional.items() if is_needed)}
     return fill_template("readme.md", words, parts | list_template_parts(program), ("<!--", "-->"))
+
+
+def _make_limit_words(program: Program) -> dict[str, str]:
+    """Return the words of the section on limits: their values, or "none"; empty if there are no limits."""
+    if program.safety is None:
+        return {}
+    words = {name: f"{number:g}" if number else "none" for name, number in make_limit_numbers(program).items()}
+    fence = program.safety.fence
+    corners = [f"({', '.join(f'{number:g}' for number in corner)})" for corner in fence or ()]
+    default = {} if program.safety.braking_time else {"braking_time": "4 periods"}
+    return words | default | {"fence": " to ".join(corners) or "none"}
 
 
 def _format_channels(program: Program) -> Iterator[str]:

@@ -115,6 +115,14 @@ def make_gain_words(program: Program) -> dict[str, float]:
     return {name: float(f"{number:.12g}") for name, number in numbers.items()}
 
 
+def make_limit_numbers(program: Program) -> dict[str, float]:
+    """Return the numbers of the placeholders in the part `limits`, 0 for no limit; empty if there are no limits."""
+    if program.safety is None:
+        return {}
+    names = "max_acceleration", "max_speed", "min_separation", "max_silence", "braking_time"
+    return {name: getattr(program.safety, name) or 0.0 for name in names}
+
+
 def list_template_parts(program: Program) -> set[str]:
     """Return the names of the optional parts of the templates that a program needs."""
     optional = {
@@ -127,6 +135,13 @@ def list_template_parts(program: Program) -> set[str]:
         "near": program.near_obstacle_layers,
         "schedule": program.gain_schedule is not None,
         "constant_gain": program.gain_schedule is None,
+        "plain_schedule": program.gain_schedule is not None and program.safety is None,
+        "period": program.needs_period,
+        "no_period": not program.needs_period,
+        "limits": program.safety is not None,
+        "unlimited": program.safety is None,
+        "fence": program.safety is not None and program.safety.fence is not None,
+        "no_fence": program.safety is not None and program.safety.fence is None,
         "longest_period": program.gain_schedule is not None and program.longest_period is not None,
         f"clamp_{program.clamp_by}": program.clamp is not None,
     }

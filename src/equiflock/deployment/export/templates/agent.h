@@ -5,15 +5,23 @@
  * Written by equiflock @version@.
  *
  *     static @name@_agent agent;
-/*[constant_gain*/
+/*[no_period*/
  *     @name@_init(&agent, number, group);                      once; group 0 unless agents have groups
-/*constant_gain]*/
-/*[schedule*/
+/*no_period]*/
+/*[period*/
  *     @name@_init(&agent, number, group, period);              once; group 0 unless agents have groups
+/*period]*/
+/*[limits*/
+/*[schedule*/
+ *     @name@_set_delay(&agent, seconds);                       once, if messages usually arrive late
 /*schedule]*/
+/*limits]*/
  *     at every step:
  *         @name@_begin(&agent, position, velocity, message);   then send the @size@ bytes of message
  *         @name@_receive(&agent, received, length);            for each message that arrives before `end`
+/*[limits*/
+ *         @name@_set_time(&agent, microseconds);               the robot's clock, if it has one
+/*limits]*/
  *         @name@_end(&agent, acceleration);                    then apply the acceleration
  *
 /*[unscaled*/
@@ -22,9 +30,16 @@
 /*[scaled*/
  * The controller's unit of length is @length@ of the robots' units, its second @time@ of their seconds.
 /*scaled]*/
-/*[schedule*/
+/*[plain_schedule*/
  * `period` sets the gain: the time between two steps, in seconds of the robot, plus the usual delay of messages.
+/*plain_schedule]*/
+/*[limits*/
+ * Accelerations keep the limits below; `agent.state` says which of them changed the last one. `period` is the time
+ * between two steps, in seconds of the robot.
+/*[schedule*/
+ * It sets the gain, too, together with the usual delay of messages.
 /*schedule]*/
+/*limits]*/
 /*[longest_period*/
  * Its training had periods of up to @NAME@_LONGEST_PERIOD; at longer ones the flock may oscillate.
 /*longest_period]*/
@@ -62,6 +77,47 @@
 #ifndef @NAME@_RANGE
 #define @NAME@_RANGE 0.0f /* messages from farther away are ignored; 0: no limit */
 #endif
+/*[limits*/
+
+/* Limits in the robots' units and seconds. Define them before including this file, or with -D, to override them. */
+#ifndef @NAME@_MAX_ACCELERATION
+#define @NAME@_MAX_ACCELERATION @max_acceleration@
+#endif
+#ifndef @NAME@_MAX_SPEED
+#define @NAME@_MAX_SPEED @max_speed@ /* 0: no limit */
+#endif
+#ifndef @NAME@_MIN_SEPARATION
+#define @NAME@_MIN_SEPARATION @min_separation@ /* nearer neighbours are evaded; 0: none */
+#endif
+#ifndef @NAME@_MAX_SILENCE
+#define @NAME@_MAX_SILENCE @max_silence@ /* without a neighbour's message for so long, the agent brakes; 0: never */
+#endif
+#ifndef @NAME@_BRAKING_TIME
+#define @NAME@_BRAKING_TIME @braking_time@ /* in which limits correct a velocity; 0: four periods, at least one */
+#endif
+/*[fence*/
+#ifndef @NAME@_FENCE_LOWER
+#define @NAME@_FENCE_LOWER @fence_lower@ /* lower corner of the box in which the agent stays */
+#endif
+#ifndef @NAME@_FENCE_UPPER
+#define @NAME@_FENCE_UPPER @fence_upper@ /* upper corner */
+#endif
+/*fence]*/
+/*[no_fence*/
+/* For a fence, define @NAME@_FENCE_LOWER and @NAME@_FENCE_UPPER, its corners in braces. */
+/*no_fence]*/
+
+/* `state` of an agent: the most severe limit that changed the last acceleration, in increasing severity. */
+enum {
+    @NAME@_OK = 0,
+    @NAME@_ALONE,     /* no message of a neighbour is in use; those of obstacle agents do not count */
+    @NAME@_LIMITED,   /* MAX_SPEED or MAX_ACCELERATION */
+    @NAME@_TOO_CLOSE, /* MIN_SEPARATION */
+    @NAME@_FENCE,
+    @NAME@_STALE, /* MAX_SILENCE */
+    @NAME@_INVALID /* `end` returned -1 */
+};
+/*limits]*/
 
 /* Result of `receive`: RECEIVED, or why the message was dropped. */
 enum {
@@ -89,6 +145,14 @@ typedef struct {
 /*[schedule*/
     float gain; /* factor on accelerations; 0 if the period is invalid */
 /*schedule]*/
+/*[limits*/
+    float period;        /* time between two steps, in seconds; 0 if it is invalid */
+    int32_t state;       /* @NAME@_OK or why the last acceleration was changed */
+    uint32_t late_count; /* steps that ended later than 1.5 periods after the one before, by `set_time` */
+    uint32_t silence;    /* microseconds for which no message of a neighbour was in use */
+    uint32_t time, end_time; /* microseconds: of `set_time`, and those of the last step */
+    uint8_t has_time, had_time, has_ended, unused; /* whether `set_time` was called at this step and the last one */
+/*limits]*/
     float position[@NAME@_D], velocity[@NAME@_D];
     float observations[@NAME@_K * @NAME@_C * @NAME@_D]; /* (K, C, D) */
     @name@_neighbour neighbours[@NAME@_NEIGHBOURS];
@@ -100,15 +164,20 @@ typedef struct {
 
 @constants@
 
-/*[constant_gain*/
+/*[no_period*/
 /* Initialise an agent: step 0, no neighbours, observations zero. */
 static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t group)
-/*constant_gain]*/
-/*[schedule*/
+/*no_period]*/
+/*[plain_schedule*/
 /* Initialise an agent: step 0, no neighbours, observations zero. `period` is the time between two steps plus the delay
  * of messages; if it is not positive and finite, `end` returns -1 and a zero acceleration at every step. */
 static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t group, float period)
-/*schedule]*/
+/*plain_schedule]*/
+/*[limits*/
+/* Initialise an agent: step 0, no neighbours, observations zero. `period` is the time between two steps; if it is not
+ * positive and finite, `end` returns -1 and a zero acceleration at every step. */
+static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t group, float period)
+/*limits]*/
 {
     int n;
 /*[schedule*/
@@ -116,6 +185,12 @@ static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t gro
     if (period > 0.0f && isfinite(period))
         agent->gain = fminf(@NAME@_LARGEST_GAIN, @NAME@_GAIN_PERIOD / period);
 /*schedule]*/
+/*[limits*/
+    agent->period = period > 0.0f && isfinite(period) ? period : 0.0f;
+    agent->state = @NAME@_OK;
+    agent->late_count = agent->silence = agent->time = agent->end_time = 0;
+    agent->has_time = agent->had_time = agent->has_ended = agent->unused = 0;
+/*limits]*/
     agent->number = number;
     agent->step = 0;
     agent->group = group;
@@ -129,6 +204,27 @@ static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t gro
 /*fixed]*/
 }
 
+/*[limits*/
+/*[schedule*/
+/* Set the usual delay of messages, which lowers the gain; 0 by default. If it is negative or not finite, `end` returns
+ * -1. */
+static inline void @name@_set_delay(@name@_agent *agent, float seconds)
+{
+    agent->gain = 0.0f;
+    if (agent->period > 0.0f && seconds >= 0.0f && isfinite(seconds))
+        agent->gain = fminf(@NAME@_LARGEST_GAIN, @NAME@_GAIN_PERIOD / (agent->period + seconds));
+}
+
+/*schedule]*/
+/* Pass the time of the robot's clock, before `end`; it may wrap. Silence is then counted by this clock, and steps that
+ * end late are counted in `late_count`. Without it, a step takes a period. */
+static inline void @name@_set_time(@name@_agent *agent, uint32_t microseconds)
+{
+    agent->time = microseconds;
+    agent->has_time = 1;
+}
+
+/*limits]*/
 /* Read a little-endian uint32 on hosts of any byte order. */
 static inline uint32_t @name@_get(const uint8_t *from)
 {
@@ -480,6 +576,174 @@ static inline void @name@_scale_tanh(int count, float *x)
 }
 
 /*scale_tanh]*/
+/*[limits*/
+/* Return |x|; the squares of entries relative to the largest one do not overflow. */
+static inline float @name@_norm(const float x[@NAME@_D])
+{
+    float largest = 0.0f, sum = 0.0f;
+    int d;
+    for (d = 0; d < @NAME@_D; d++)
+        largest = fmaxf(largest, fabsf(x[d]));
+    for (d = 0; d < @NAME@_D && largest > 0.0f; d++)
+        sum += (x[d] / largest) * (x[d] / largest);
+    return largest * sqrtf(sum);
+}
+
+/* Raise the state to a more severe one. */
+static inline void @name@_raise(@name@_agent *agent, int state)
+{
+    if (state > agent->state)
+        agent->state = state;
+}
+
+/* Compute s, the sum of forces that stop neighbours nearer than MIN_SEPARATION and push the agent away from them:
+ * n (max(0, -<v_ij, n>) / T_b + (MIN_SEPARATION - |r_ij|) / T_b^2) with n = r_ij / |r_ij| and the braking time T_b.
+ * Return the number of neighbours in use, without obstacle agents, whose messages a robot may write itself. */
+static inline int @name@_sum_forces(const @name@_agent *agent, float braking_time, float s[@NAME@_D])
+{
+    float r[@NAME@_D], v[@NAME@_D];
+    int i, d, neighbours = 0;
+    for (d = 0; d < @NAME@_D; d++)
+        s[d] = 0.0f;
+    for (i = 0; i < agent->count; i++) {
+        const @name@_neighbour *other = &agent->neighbours[i];
+        const float square = @name@_relative(agent, other, r, v);
+        float distance, inner = 0.0f, force;
+        if (square < 0.0f)
+            continue;
+        neighbours += other->group != @NAME@_OBSTACLE;
+        distance = sqrtf(square < 1e-16f ? 1e-16f : square); /* coincident agents: no force */
+        if (!(distance@to_robot_length@ < @NAME@_MIN_SEPARATION))
+            continue;
+        for (d = 0; d < @NAME@_D; d++)
+            inner += r[d] * v[d];
+        force = fmaxf(0.0f, -inner / distance)@to_robot_speed@ / braking_time;
+        force += (@NAME@_MIN_SEPARATION - distance@to_robot_length@) / (braking_time * braking_time);
+        @name@_add(s, force / distance, r);
+    }
+    return neighbours;
+}
+
+/* Count the time for which no message of a neighbour was in use, and late steps. */
+static inline void @name@_count_time(@name@_agent *agent, int neighbours)
+{
+    const uint32_t period = (uint32_t)fmaxf(fminf(agent->period, 2000.0f) * 1e6f + 0.5f, 1.0f);
+    uint32_t elapsed = agent->has_ended ? period : 0u;
+    if (agent->has_time && agent->had_time) {
+        elapsed = agent->time - agent->end_time; /* modulo 2^32 */
+        agent->late_count += elapsed > period + period / 2u;
+    }
+    agent->silence = agent->silence < UINT32_MAX - elapsed ? agent->silence + elapsed : UINT32_MAX;
+    if (neighbours > 0)
+        agent->silence = 0;
+    agent->end_time = agent->time;
+    agent->had_time = agent->has_time;
+    agent->has_time = 0;
+    agent->has_ended = 1;
+}
+
+#ifdef @NAME@_FENCE_LOWER
+/* Limit the outward speed near each wall of the fence, to sqrt(MAX_ACCELERATION x) and x / (4 T_b) at the distance x. */
+static inline void @name@_keep_inside(@name@_agent *agent, float braking_time, float acceleration[@NAME@_D])
+{
+    const float lower[@NAME@_D] = @NAME@_FENCE_LOWER, upper[@NAME@_D] = @NAME@_FENCE_UPPER;
+    int d, n;
+    for (d = 0; d < @NAME@_D; d++)
+        for (n = 0; n < 2; n++) {
+            const float side = n == 0 ? 1.0f : -1.0f;
+            const float x = side * ((n == 0 ? upper[d] : lower[d]) - agent->position[d]); /* negative outside */
+            const float speed = fminf(sqrtf(@NAME@_MAX_ACCELERATION * fabsf(x)), fabsf(x) / (4.0f * braking_time));
+            const float most = ((x < 0.0f ? -speed : speed) - side * agent->velocity[d]) / braking_time;
+            const float excess = side * acceleration[d] - most;
+            if (excess > 0.0f)
+                acceleration[d] = side * most;
+            if (excess > 1e-4f * @NAME@_MAX_ACCELERATION)
+                @name@_raise(agent, @NAME@_FENCE);
+        }
+}
+#endif
+
+/* Shorten the acceleration to MAX_ACCELERATION. */
+static inline void @name@_shorten(@name@_agent *agent, float acceleration[@NAME@_D])
+{
+    const float norm = @name@_norm(acceleration);
+    int d;
+    if (norm > 1.0001f * @NAME@_MAX_ACCELERATION)
+        @name@_raise(agent, @NAME@_LIMITED);
+    for (d = 0; d < @NAME@_D && norm > @NAME@_MAX_ACCELERATION; d++)
+        acceleration[d] *= @NAME@_MAX_ACCELERATION / norm;
+}
+
+/* Shorten velocity + acceleration * period to MAX_SPEED. */
+static inline void @name@_limit_speed(@name@_agent *agent, float acceleration[@NAME@_D])
+{
+    float planned[@NAME@_D], change[@NAME@_D], norm;
+    int d;
+    for (d = 0; d < @NAME@_D; d++)
+        planned[d] = agent->velocity[d] + acceleration[d] * agent->period;
+    norm = @name@_norm(planned);
+    if (!(norm > @NAME@_MAX_SPEED))
+        return;
+    for (d = 0; d < @NAME@_D; d++) {
+        const float limited = (@NAME@_MAX_SPEED / norm * planned[d] - agent->velocity[d]) / agent->period;
+        change[d] = limited - acceleration[d];
+        acceleration[d] = limited;
+    }
+    if (@name@_norm(change) > 1e-4f * @NAME@_MAX_ACCELERATION)
+        @name@_raise(agent, @NAME@_LIMITED);
+}
+
+/* Change the acceleration by the limits, in the order of the README, and set the state. Return 0, with a zero
+ * acceleration, if the period, the measured state or the result is invalid, else 1. */
+static inline int @name@_limit(@name@_agent *agent, float acceleration[@NAME@_D])
+{
+    const float given_time = @NAME@_BRAKING_TIME > 0.0f ? @NAME@_BRAKING_TIME : 4.0f * agent->period;
+    const float braking_time = fmaxf(given_time, agent->period);
+    float s[@NAME@_D], norm;
+    int d, is_valid = agent->period > 0.0f;
+    const int neighbours = @name@_sum_forces(agent, braking_time, s);
+    @name@_count_time(agent, neighbours);
+    agent->state = neighbours > 0 ? @NAME@_OK : @NAME@_ALONE;
+    if (@NAME@_MAX_SILENCE > 0.0f && agent->silence >= (uint32_t)(fminf(@NAME@_MAX_SILENCE, 4000.0f) * 1e6f + 0.5f)) {
+        for (d = 0; d < @NAME@_D; d++)
+            acceleration[d] = -agent->velocity[d] / braking_time;
+        @name@_raise(agent, @NAME@_STALE);
+    }
+    @name@_shorten(agent, acceleration); /* so that a large command cannot outweigh the rules below */
+    /* Remove the component against the forces, then add them; forces that balance do not count. */
+    norm = @name@_norm(s);
+    if (norm > 1e-4f * @NAME@_MIN_SEPARATION / (braking_time * braking_time)) {
+        float opposed = 0.0f;
+        for (d = 0; d < @NAME@_D; d++)
+            opposed += acceleration[d] * (s[d] / norm);
+        for (d = 0; d < @NAME@_D; d++)
+            acceleration[d] += s[d] - fminf(opposed, 0.0f) * (s[d] / norm);
+        @name@_raise(agent, @NAME@_TOO_CLOSE);
+        @name@_shorten(agent, acceleration);
+    }
+#ifdef @NAME@_FENCE_LOWER
+    @name@_keep_inside(agent, braking_time, acceleration);
+#endif
+    if (@NAME@_MAX_SPEED > 0.0f)
+        @name@_limit_speed(agent, acceleration);
+    @name@_shorten(agent, acceleration);
+    for (d = 0; d < @NAME@_D; d++) {
+        /* Larger values are refused in messages, too. */
+        is_valid &= fabsf(agent->position[d]) <= 1e8f && fabsf(agent->velocity[d]) <= 1e8f;
+        is_valid &= isfinite(acceleration[d]) != 0;
+    }
+    for (d = 0; d < @NAME@_D && !is_valid; d++)
+        acceleration[d] = 0.0f;
+    return is_valid;
+}
+
+/*limits]*/
+/*[limits*/
+/* End a step: compute the acceleration in the robots' units, within the limits. Return the number of neighbours used,
+ * or -1 if the controller's acceleration or the measured state is not finite, or the period is invalid. The state is then
+ * @NAME@_INVALID and the acceleration zero; if only the controller failed, the limits still change that zero. */
+/*limits]*/
+/*[unlimited*/
 /*[constant_gain*/
 /* End a step: compute the acceleration in the robots' units. Return the number of neighbours used, or -1 with a zero
  * acceleration if the acceleration or the measured state is not finite. */
@@ -488,6 +752,7 @@ static inline void @name@_scale_tanh(int count, float *x)
 /* End a step: compute the acceleration in the robots' units. Return the number of neighbours used, or -1 with a zero
  * acceleration if the acceleration or the measured state is not finite, or the period is invalid. */
 /*schedule]*/
+/*unlimited]*/
 static inline int @name@_end(@name@_agent *agent, float acceleration[@NAME@_D])
 {
     int d, n, kept = 0, used = @name@_observe(agent);
@@ -520,8 +785,20 @@ static inline int @name@_end(@name@_agent *agent, float acceleration[@NAME@_D])
     if (!(agent->gain > 0.0f))
         used = -1;
 /*schedule]*/
+/*[limits*/
+    /* The rules compute squares of accelerations. */
+    for (d = 0; d < @NAME@_D; d++)
+        if (!(fabsf(acceleration[d]) <= 1e18f))
+            used = -1;
+/*limits]*/
     for (d = 0; d < @NAME@_D && used < 0; d++)
         acceleration[d] = 0.0f;
+/*[limits*/
+    if (!@name@_limit(agent, acceleration))
+        used = -1;
+    if (used < 0)
+        agent->state = @NAME@_INVALID;
+/*limits]*/
 /*[fixed*/
     if (agent->initial_count < 0)
         for (agent->initial_count = 0; agent->initial_count < agent->count; agent->initial_count++)

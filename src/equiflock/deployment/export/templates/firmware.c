@@ -48,12 +48,12 @@ static void leave(void)
 /* Not inlined, so that nm lists the size of each function. */
 __attribute__((noinline)) void agent_init(uint32_t number, uint8_t group)
 {
-/*[constant_gain*/
+/*[no_period*/
     @name@_init(&agent, number, group);
-/*constant_gain]*/
-/*[schedule*/
+/*no_period]*/
+/*[period*/
     @name@_init(&agent, number, group, RECORDED_PERIOD);
-/*schedule]*/
+/*period]*/
 }
 
 __attribute__((noinline)) void agent_begin(const float *position, const float *velocity, uint8_t *message)
@@ -93,6 +93,9 @@ static void replay(void)
             write_word("a", word.bits);
         }
         write_word("ticks", took);
+/*[limits*/
+        write_word("state", (uint32_t)agent.state);
+/*limits]*/
     }
 }
 
