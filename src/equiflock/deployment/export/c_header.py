@@ -17,9 +17,9 @@ from equiflock.deployment.export.source_text import (
     make_common_words,
     make_gain_words,
     make_identifier,
+    make_message_words,
     make_orbit_words,
 )
-from equiflock.deployment.wire_format import count_message_bytes
 
 DEFAULT_MAX_NEIGHBOURS = 32
 """Default of the header's macro NEIGHBOURS: neighbours for which an agent has memory."""
@@ -39,10 +39,9 @@ def format_c_header(program: Program, stem: str) -> str:
     """Return the text of the C99 header. All names in it start with the identifier made from the file stem."""
     prefix = make_identifier(stem)
     length, time = program.senses.scales
-    words = make_common_words(program, stem) | {
+    words = make_common_words(program, stem) | make_message_words(program) | _make_decoding_words(program, prefix)
+    words |= {
         "NAME": prefix.upper(),
-        "relayed": program.relayed_count,
-        "size": count_message_bytes(program.senses, program.dimensions),
         "features": len(program.features),
         "neighbours": DEFAULT_MAX_NEIGHBOURS,
         "ram": count_agent_bytes(program),
@@ -62,9 +61,33 @@ def format_c_header(program: Program, stem: str) -> str:
     return fill_template("agent.h", words, list_template_parts(program), ("/*", "*/"))
 
 
+def _make_decoding_words(program: Program, prefix: str) -> dict[str, Any]:
+    """Return the words of the functions that write and receive messages."""
+    NAME, compact = prefix.upper(), program.compact
+    is_decoded = compact is not None or program.own_frames
+    words: dict[str, Any] = {
+        "message_bytes": f"{NAME}_MESSAGE" if program.packets == 1 else f"{NAME}_PACKETS * {NAME}_MESSAGE",
+        "vectors": 2 + program.relayed_count // program.dimensions,
+        "initial_state": "NAN" if is_decoded else "0.0f",
+        "position": "numbers" if is_decoded else "message",
+        "newest_numbers": "numbers" if program.packets == 1 else "arriving",
+        "own_number": "agent->number" if compact is None else "(uint16_t)agent->number",
+        "step_offset": 8 if compact is None else 6,
+        "step_bits": 32 if compact is None else 16,
+        "largest_age": "7fffffff" if compact is None else "7fff",
+    }
+    if compact is not None:
+        words["vectors"] = 1 + compact.vectors_per_packet
+        for name, quantum in zip(("quantum", "speed_quantum"), compact.quanta, strict=True):
+            words |= {name: format_c_float(quantum), f"per_{name}": format_c_float(1.0 / quantum)}
+    return words
+
+
 def count_neighbour_bytes(program: Program) -> int:
     """Return the bytes of memory per neighbour."""
-    return INTEGER_BYTES + 4 * (2 * program.dimensions + program.relayed_count)
+    numbers = 4 * (2 * program.dimensions + program.relayed_count)
+    # An agent keeps the last message of a neighbour, and the packets of the next one that have arrived.
+    return INTEGER_BYTES + numbers if program.packets == 1 else INTEGER_BYTES + 8 + 2 * numbers
 
 
 def count_agent_bytes(program: Program) -> int:

@@ -22,6 +22,7 @@ from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.registry import controller_names, is_module
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.controllers.unit_scaling import ScaledController
+from equiflock.deployment.wire_format import CompactFormat, count_message_bytes
 from equiflock.features import Feature, Senses
 from equiflock.observations.orbit import Orbit
 
@@ -73,6 +74,10 @@ class Program:
     """Factor on accelerations at the robot's sampling period, in the robots' seconds; None for a constant gain."""
     longest_period: float | None = None
     """Longest sampling period of the controller's training, in the robots' seconds; None if unknown."""
+    compact: CompactFormat | None = None
+    """Version 2 of the message format; None for version 1."""
+    own_frames: bool = False
+    """Whether `receive` takes the frame of the sender, so that agents need no common one."""
 
     @property
     def vector_size(self) -> int:
@@ -91,8 +96,32 @@ class Program:
 
     @property
     def relayed_count(self) -> int:
-        """Number of observation values relayed in a message, (K - 1) C D."""
-        return (self.senses.hops - 1) * self.senses.width * self.dimensions
+        """Number of observation values relayed in a message: H C D, where H is K - 1 unless fewer hops are sent."""
+        return self.relayed_hops * self.senses.width * self.dimensions
+
+    @property
+    def relayed_hops(self) -> int:
+        """H, the number of hops in a message."""
+        return self.senses.hops - 1 if self.compact is None else self.compact.relayed_hops
+
+    @property
+    def packets(self) -> int:
+        """Number of packets of a message."""
+        return 1 if self.compact is None else self.compact.packets
+
+    @property
+    def packet_bytes(self) -> int:
+        """Size in bytes of a message, or of each of its packets."""
+        if self.compact is None:
+            return count_message_bytes(self.senses, self.dimensions)
+        return self.compact.packet_bytes
+
+    @property
+    def is_equivariant(self) -> bool:
+        """Whether rotating all observations rotates the acceleration, so that agents need no common frame."""
+        radial = self.acts_on_vectors and "tanh" not in self.activations
+        has_bias = any(layer.bias is not None for layer in self.layers + self.near_obstacle_layers)
+        return radial and not has_bias and (self.clamp is None or self.clamp_by == "norm")
 
     @property
     def weights(self) -> dict[str, FloatArray]:
