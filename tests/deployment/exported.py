@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,15 @@ def compiled(
     orbit: Orbit | None = None,
     flags: tuple[str, ...] = COMPILER_FLAGS,
     time_step: float = 0.01,
+    messages: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Maker:
-    """Export the controller as C and compile it; agents sample with this time step."""
+    """Export the controller as C and compile it; agents sample with this time step.
+
+    `messages` are options of `export`, `options` those of `compile_header`.
+    """
     header = folder / "agent.h"
-    ef.export(controller, header, dimensions=dimensions, orbit=orbit)
+    ef.export(controller, header, dimensions=dimensions, orbit=orbit, **(messages or {}))
     # A unique name: a library is not opened again under a name that was opened before.
     library = compile_header(header, folder / f"agent-{len([*folder.iterdir()])}.so", flags=flags, **options)
     return lambda number, group: CompiledAgent(library, number, group, **period_of(controller, time_step))
@@ -40,9 +44,10 @@ def imported(
     dimensions: int | None = None,
     orbit: Orbit | None = None,
     time_step: float = 0.01,
+    messages: Mapping[str, Any] | None = None,
 ) -> Maker:
     """Export the controller as NumPy and import the file; agents sample with this time step."""
-    ef.export(controller, folder / "agent.npz", dimensions=dimensions, orbit=orbit)
+    ef.export(controller, folder / "agent.npz", dimensions=dimensions, orbit=orbit, **(messages or {}))
     return partial(import_agent_class(folder / "agent.py"), **period_of(controller, time_step))
 
 

@@ -67,7 +67,6 @@ def _make_decoding_words(program: Program, prefix: str) -> dict[str, Any]:
     is_decoded = compact is not None or program.own_frames
     words: dict[str, Any] = {
         "message_bytes": f"{NAME}_MESSAGE" if program.packets == 1 else f"{NAME}_PACKETS * {NAME}_MESSAGE",
-        "vectors": 2 + program.relayed_count // program.dimensions,
         "initial_state": "NAN" if is_decoded else "0.0f",
         "position": "numbers" if is_decoded else "message",
         "newest_numbers": "numbers" if program.packets == 1 else "arriving",
@@ -77,7 +76,6 @@ def _make_decoding_words(program: Program, prefix: str) -> dict[str, Any]:
         "largest_age": "7fffffff" if compact is None else "7fff",
     }
     if compact is not None:
-        words["vectors"] = 1 + compact.vectors_per_packet
         for name, quantum in zip(("quantum", "speed_quantum"), compact.quanta, strict=True):
             words |= {name: format_c_float(quantum), f"per_{name}": format_c_float(1.0 / quantum)}
     return words
@@ -105,9 +103,13 @@ def count_agent_bytes(program: Program) -> int:
 
 
 def count_stack_bytes(program: Program) -> int:
-    """Return the bytes of numbers on the stack: the larger of the feature sums and the network's two buffers."""
-    sums = (len(program.features) + 2) * program.dimensions + (2 if program.orbit else 0)
-    return 4 * max(sums, 2 * _count_buffer_floats(program))
+    """Return the bytes of numbers on the stack: of feature sums, the network's two buffers, or a decoded message."""
+    D, compact = program.dimensions, program.compact
+    sums = (len(program.features) + 2) * D + (2 if program.orbit else 0)
+    decoded = 0 if compact is None else (1 + compact.vectors_per_packet) * D
+    if program.own_frames:
+        decoded = (decoded or 2 * D + program.relayed_count) + 2 * D + D * D
+    return 4 * max(sums, 2 * _count_buffer_floats(program), decoded)
 
 
 def _count_buffer_floats(program: Program) -> int:

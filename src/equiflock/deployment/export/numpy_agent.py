@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from equiflock.deployment.export.source_text import (
     list_template_parts,
     make_common_words,
     make_gain_words,
+    make_message_words,
     make_orbit_words,
 )
 
@@ -34,6 +36,7 @@ def format_numpy_agent(program: Program, stem: str, weights: bytes) -> str:
     scale, is_scaled = program.acceleration_scale, program.senses.is_scaled
     length, time = program.senses.scales
     words = make_common_words(program, stem) | make_orbit_words(program) | make_gain_words(program)
+    words |= make_message_words(program) | _make_decoding_words(program)
     words |= {
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
         "components": program.vector_size,
@@ -47,6 +50,24 @@ def format_numpy_agent(program: Program, stem: str, weights: bytes) -> str:
         "to_speed": f" * {time / length!r}" if is_scaled else "",
     }
     return fill_template("numpy_agent.txt", words, list_template_parts(program), ("#", ""))
+
+
+def _make_decoding_words(program: Program) -> dict[str, Any]:
+    """Return the words of the functions that write and receive messages."""
+    compact, bits = program.compact, 32 if program.compact is None else 16
+    all_hops = program.relayed_hops == program.senses.hops - 1
+    words: dict[str, Any] = {
+        "step_bits": bits,
+        "age_bits": bits - 1,
+        "message_or_packets": "message" if program.packets == 1 else "list of packets",
+        "first_packet": "[0]" if program.packets == 1 else "",
+        "at_sender": " @ rotation" if program.own_frames else "",
+        "end_hop": "" if all_hops else program.relayed_hops + 1,
+        "hop_count": "K - 1" if all_hops else program.relayed_hops,
+    }
+    if compact is not None:
+        words |= {"quantum": compact.quanta[0], "speed_quantum": compact.quanta[1]}
+    return words
 
 
 def _format_weight_functions(program: Program) -> list[str]:

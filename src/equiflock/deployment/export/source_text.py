@@ -125,10 +125,15 @@ def make_message_words(program: Program) -> dict[str, Any]:
         "message": "message" if program.packets == 1 else "packet",
         "relayed": program.relayed_count,
         "relayed_hops": program.relayed_hops,
+        "vectors": 2 + program.relayed_count // program.dimensions,
     }
     if (compact := program.compact) is not None:
         radius, speed = compact.comm_radius, compact.comm_radius / program.senses.time_scale
-        words |= {"format_version": COMPACT_VERSION, "layout": compact.layout}
+        words |= {
+            "format_version": COMPACT_VERSION,
+            "layout": compact.layout,
+            "vectors": 1 + compact.vectors_per_packet,
+        }
         words |= {"window": f"{WINDOW * radius:g}", "speed_window": f"{WINDOW * speed:g}"}
         words |= {"reach": f"{WINDOW / 2 * radius:g}", "speed_reach": f"{WINDOW / 2 * speed:g}"}
     return words

@@ -65,6 +65,9 @@
 #define @NAME@_MESSAGE @size@ /* bytes per packet */
 #define @NAME@_LAYOUT @layout@ /* byte 9 of a packet; differs if agents have other units or channels */
 /*compact]*/
+/*[own_frames*/
+#define @NAME@_OWN_FRAMES 1 /* @name@_receive_rotated exists */
+/*own_frames]*/
 /*[decoded*/
 #define @NAME@_VECTORS @vectors@ /* vectors in a packet, the position included */
 /*decoded]*/
