@@ -36,15 +36,16 @@ def measure_accuracy_losses(
     start = random_disk(flocks=1, agents=AGENTS, seed=SEED, dimensions=D)
     flock, dt = start.in_units(1.0 / comm_radius, 1.0 / senses.time_scale), TIME_STEP * senses.time_scale
     limit = MAX_ACCELERATION * comm_radius / senses.time_scale**2
+    sensing = DelayedAggregation(replace(senses, topology="fixed"), orbit=program.orbit)
     links = radius_graph(flock)
     memory = np.zeros((1 + len(formats), AGENTS, senses.hops, senses.width, D), np.float32)
     total, differences = 0.0, np.zeros(len(formats))
     for step in range(STEPS):
         links = links if senses.topology == "fixed" else radius_graph(flock)
         sent = [_round_state(flock, each) for each in formats]
-        memory[0] = _observe(program, flock, flock.arrays[:2], memory[0], links)
+        memory[0] = _observe(sensing, flock, flock.arrays[:2], memory[0], links)
         for n, (each, state) in enumerate(zip(formats, sent, strict=True), start=1):
-            memory[n] = _observe(program, flock, state, _round_memory(memory[n], each), links)
+            memory[n] = _observe(sensing, flock, state, _round_memory(memory[n], each), links)
         exact, *rounded = program(memory)
         if step >= senses.hops:
             total += float(np.square(exact).sum())
@@ -72,7 +73,7 @@ def _round_memory(memory: NDArray[np.float32], compact: CompactFormat | None) ->
 
 
 def _observe(
-    program: Program, flock: Flock, sent: Sequence[NDArray[Any]], relayed: NDArray[np.float32], links: Graph
+    sensing: DelayedAggregation, flock: Flock, sent: Sequence[NDArray[Any]], relayed: NDArray[np.float32], links: Graph
 ) -> NDArray[np.float32]:
     """Return the observations (N, K, C, D) of agents that know their own state and receive the states `sent`.
 
@@ -83,7 +84,6 @@ def _observe(
     for array, exact in zip(states, flock.arrays[:2], strict=True):
         array[own, own] = exact[0]
     flocks = Flock(*states, comm_radius=flock.comm_radius)
-    sensing = DelayedAggregation(replace(program.senses, topology="fixed"), orbit=program.orbit)
     sensing.fixed_graph = Graph.from_edges(links.rows * (N + 1), links.senders, (N, N))
     sensing.load_memory(flocks, np.repeat(relayed[None], N, axis=0))
     return np.asarray(sensing.observe(flocks)[own, own])
