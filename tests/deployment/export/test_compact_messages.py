@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
+from equiflock.deployment.export.source_text import format_c_float
 from equiflock.deployment.exported_agents import COMPILER_FLAGS
 from equiflock.deployment.wire_format import (
     CompactFormat,
     Message,
+    dequantize,
     encode_message,
     make_zero_hops,
+    quantize,
     round_to_float16,
 )
 from tests.deployment.export.compact_flight import as_packets, compare, read_observations
@@ -186,7 +191,8 @@ def test_garbage_is_dropped_with_a_reason_and_changes_nothing(whole: Any, garbag
 
 
 def test_agents_of_one_version_drop_messages_of_the_other(whole: Any, tmp_path: Path) -> None:
-    rest = Message(1, 0, *np.zeros((2, 2), np.float32), make_zero_hops(SENSES, 2))
+    zero = np.zeros(2, np.float32)
+    rest = Message(1, 0, zero, zero, make_zero_hops(SENSES, 2))
     assert "version" in str(act(whole(0, 0), encode_message(rest)[: WHOLE.packet_bytes])[0])
     for made in MAKERS.values():
         agent = made(ef.load("tanner-dynamic"), tmp_path)(0, 0)
@@ -296,3 +302,65 @@ def test_arbitrary_bytes_give_finite_accelerations(makers: Any, messages: list[b
         for _ in range(2):
             act(agent, *messages)
             assert np.isfinite(agent.end()).all()
+
+
+LOOPS = """#include "{header}"
+void to_half(const float *x, uint16_t *y, int count) {{ while (count-- > 0) y[count] = agent_to_half(x[count]); }}
+void from_half(const uint16_t *x, float *y, int count) {{ while (count-- > 0) y[count] = agent_from_half(x[count]); }}
+void quantize(const float *x, uint16_t *y, int count)
+{{ while (count-- > 0) y[count] = agent_quantize(x[count], {per_quantum}); }}
+void dequantize(const uint16_t *x, const float *own, float *y, int count)
+{{ while (count-- > 0) y[count] = agent_dequantize(x[count], own[count], {quantum}, {per_quantum}); }}
+"""
+QUANTUM = CompactFormat(SENSES, 2, 3.0, 2).quanta[0]
+
+
+@pytest.fixture(scope="module")
+def conversions(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return the conversions of an exported header, as a library with loops over arrays."""
+    folder = tmp_path_factory.mktemp("conversions")
+    header, _ = ef.export("tanner-dynamic", folder / "agent.h", message_bytes=20)
+    numbers = {"quantum": format_c_float(QUANTUM), "per_quantum": format_c_float(1.0 / QUANTUM)}
+    source, library = folder / "conversions.c", folder / "conversions.so"
+    source.write_text(LOOPS.format(header=header, **numbers))
+    subprocess.run(["cc", *COMPILER_FLAGS, "-shared", "-fPIC", str(source), "-o", str(library), "-lm"], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def convert(function: Any, result: Any, *arrays: Any) -> Any:
+    """Return the array of type `result` that a C function fills in from others."""
+    found = np.empty(len(arrays[0]), result)
+    function(*(array.ctypes.data_as(ctypes.c_void_p) for array in (*arrays, found)), len(found))
+    return found
+
+
+def test_all_float16_numbers_are_converted_to_float_and_back(conversions: Any) -> None:
+    halves = np.arange(2**16, dtype=np.uint16)
+    numbers, found = halves.view(np.float16).astype(np.float32), convert(conversions.from_half, np.float32, halves)
+    np.testing.assert_array_equal(found, numbers)
+    np.testing.assert_array_equal(np.signbit(found), halves >= 2**15)
+    finite = np.isfinite(numbers)
+    np.testing.assert_array_equal(convert(conversions.to_half, np.uint16, found[finite]), halves[finite])
+
+
+def test_floats_are_rounded_to_the_nearest_float16_with_ties_to_even(conversions: Any) -> None:
+    halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
+    ties = (halves[:-1] + halves[1:]) / 2
+    chance = np.random.default_rng(0)
+    bits = chance.integers(0, 2**32, 200_000, dtype=np.uint32).view(np.float32)
+    near = (chance.normal(size=100_000) * 10.0 ** chance.uniform(-9.0, 6.0, 100_000)).astype(np.float32)
+    special = np.float32([65504.0, 65519.9, 65520.0, np.inf, -np.inf, 0.0, -0.0])
+    around = [ties, np.nextafter(ties, np.float32(0.0)), np.nextafter(ties, np.float32(np.inf))]
+    floats = np.concatenate([*around, -ties, bits, near, special])
+    found, is_nan = convert(conversions.to_half, np.uint16, floats), np.isnan(floats)
+    np.testing.assert_array_equal(found[~is_nan], round_to_float16(floats[~is_nan]).view(np.uint16))
+    assert np.isnan(found[is_nan].view(np.float16)).all()
+
+
+def test_states_are_quantized_as_the_wire_format_says(conversions: Any) -> None:
+    chance = np.random.default_rng(1)
+    own = (chance.normal(size=50_000) * 10.0 ** chance.uniform(-3.0, 8.0, 50_000)).clip(-1e8, 1e8).astype(np.float32)
+    words = chance.integers(0, 2**16, 50_000, dtype=np.uint16)
+    np.testing.assert_array_equal(convert(conversions.quantize, np.uint16, own), quantize(own, QUANTUM))
+    found = convert(conversions.dequantize, np.float32, words, own)
+    np.testing.assert_array_equal(found, dequantize(words, own, QUANTUM))
