@@ -58,12 +58,12 @@ from jaxtyping import Float32
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, check_count, shorten_repr
-from equiflock.deployment.link_frames import MESSAGE_HEADER
+from equiflock.deployment.link_frames import COMPACT_VERSION, MESSAGE_HEADER
 from equiflock.features import Senses
 from equiflock.flock import OBSTACLE, Flock
 
 MAGIC = b"EF"
-VERSION, COMPACT_VERSION = 1, 2
+VERSION = 1
 OBSTACLE_GROUP = 255
 """Group field of obstacle agents, which have no group."""
 MAX_STATE = 1e8
@@ -119,10 +119,15 @@ def encode_message(message: Message) -> bytes:
 
 
 def encode_agent_message(flock: Flock, agent: int, step: int, hops: Hops) -> bytes:
+    """Return the message of `make_agent_message` as bytes."""
+    return encode_message(make_agent_message(flock, agent, step, hops))
+
+
+def make_agent_message(flock: Flock, agent: int, step: int, hops: Hops) -> Message:
     """Return the message of an agent of a single flock; `hops` are its observations of the previous step."""
     position, velocity = (array[0, agent].astype(np.float32) for array in flock.arrays[:2])
     group = OBSTACLE_GROUP if flock.roles[0, agent] == OBSTACLE else int(flock.groups[0, agent])
-    return encode_message(Message(agent, step, position, velocity, hops, group))
+    return Message(agent, step, position, velocity, hops, group)
 
 
 def decode_message(data: bytes, senses: Senses, dimensions: int) -> Message | str:

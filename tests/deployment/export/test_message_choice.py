@@ -94,8 +94,12 @@ def test_the_window_is_that_of_the_robots_radius(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
-        ("etdagnn", {"message_bytes": 17}, "at least 18 for etdagnn with up to 4 packets, got 17"),
-        ("etdagnn", {"message_bytes": 41, "packets": 1, "relayed_hops": 2}, "at least 42 for etdagnn with up to 1"),
+        ("etdagnn", {"message_bytes": 17}, "at least 18 for etdagnn with packets = 4, got 17"),
+        (
+            "etdagnn",
+            {"message_bytes": 41, "packets": 1, "relayed_hops": 2},
+            "at least 42 for etdagnn with packets = 1, got 41",
+        ),
         ("etdagnn", {"message_bytes": 0}, "message_bytes must be"),
         ("etdagnn", {"message_bytes": 60, "packets": 16}, "packets must be at most 15, got 16"),
         ("etdagnn", {"message_bytes": 60, "relayed_hops": 3}, "relayed_hops of etdagnn must be at most 2, got 3"),

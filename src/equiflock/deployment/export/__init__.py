@@ -82,7 +82,7 @@ def export(
         program, written, table = replace(_read_outline(loaded, D, orbit), name=given_name), [path], ""
     else:
         program = replace(read_program(loaded, D, orbit), name=given_name)
-        program, table = choose_messages(program, _find_comm_radius(controller, program), options)
+        program, table = choose_messages(program, find_comm_radius(controller, program), options)
         if table and report is not None:
             report(table)
         if suffix == ".h":
@@ -96,7 +96,7 @@ def export(
     return *written, _write_text(path.with_suffix(".README.md"), format_readme(program, path.stem, suffix, table))
 
 
-def _find_comm_radius(controller: Any, program: Program) -> float:
+def find_comm_radius(controller: Any, program: Program) -> float:
     """Return R in the robots' units, by the controller's name, or else the controller's unit of length."""
     named = isinstance(controller, (str, os.PathLike))
     return (read_own_radius(os.fspath(controller)) if named else None) or program.senses.length_scale

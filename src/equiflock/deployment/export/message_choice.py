@@ -63,7 +63,7 @@ def choose_messages(program: Program, comm_radius: float, options: MessageOption
     if chosen is None:
         least = min(choice.program.packet_bytes for choice in choices)
         raise InputError(
-            f"message_bytes must be at least {least} for {program.name} with up to {options.packets} packets, "
+            f"message_bytes must be at least {least} for {program.name} with packets = {options.packets}, "
             f"got {options.message_bytes}"
         )
     return chosen.program, _format_table(choices, chosen)

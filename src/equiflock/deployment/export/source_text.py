@@ -22,7 +22,8 @@ from equiflock._runtime.checks import InputError, is_finite, shorten_repr
 from equiflock._runtime.specs import parse_spec
 from equiflock.controllers.networks.architecture import obstacle_channel
 from equiflock.deployment.export.program import Program
-from equiflock.deployment.wire_format import COMPACT_VERSION, VERSION, WINDOW
+from equiflock.deployment.link_frames import COMPACT_VERSION
+from equiflock.deployment.wire_format import VERSION, WINDOW
 from equiflock.features import Feature
 from equiflock.version import __version__
 
