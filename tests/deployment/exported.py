@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,15 @@ def compiled(
     flags: tuple[str, ...] = COMPILER_FLAGS,
     time_step: float = 0.01,
     delay: float = 0.0,
+    messages: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Maker:
-    """Export the controller as C and compile it; agents sample with this time step, and know the usual delay."""
+    """Export the controller as C and compile it; agents sample with this time step, and know the usual delay.
+
+    `messages` are options of `export`, `options` those of `compile_header`.
+    """
     header = folder / "agent.h"
-    ef.export(controller, header, dimensions=dimensions, orbit=orbit)
+    ef.export(controller, header, dimensions=dimensions, orbit=orbit, **(messages or {}))
     # A unique name: a library is not opened again under a name that was opened before.
     library = compile_header(header, folder / f"agent-{len([*folder.iterdir()])}.so", flags=flags, **options)
     return lambda number, group: CompiledAgent(library, number, group, **period_of(controller, time_step, delay))
@@ -43,9 +47,10 @@ def imported(
     orbit: Orbit | None = None,
     time_step: float = 0.01,
     delay: float = 0.0,
+    messages: Mapping[str, Any] | None = None,
 ) -> Maker:
     """Export the controller as NumPy and import the file; agents sample with this time step, and know the delay."""
-    ef.export(controller, folder / "agent.npz", dimensions=dimensions, orbit=orbit)
+    ef.export(controller, folder / "agent.npz", dimensions=dimensions, orbit=orbit, **(messages or {}))
     return partial(import_agent_class(folder / "agent.py"), **period_of(controller, time_step, delay))
 
 

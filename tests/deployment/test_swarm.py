@@ -124,6 +124,41 @@ def test_a_swarm_matches_the_simulator_with_loss_delay_and_jitter(radio: ef.Radi
     assert found.parity.is_within_tolerance
 
 
+@pytest.mark.parametrize("kind", ["numpy", "c"])
+def test_a_swarm_with_compact_messages_is_close_to_the_simulator_but_not_judged(kind: Any) -> None:
+    found = flown(agents=5, steps=20, agent=kind, message_bytes=60, radio=ef.Radio(packet_loss=0.1, delay=1))
+    assert found.parity.compared_count == 5 * 20
+    assert value(found, "parity").startswith("not judged, as messages are compact: 100 accelerations")
+    assert not found.parity.is_within_tolerance
+    assert 1e-5 < found.parity.largest_relative_difference < 0.02
+    assert value(found, "sent per agent").startswith("42 bytes per step")
+    assert value(found, "dropped messages") == "none"
+
+
+def test_a_swarm_with_messages_that_fit_in_float32_is_judged() -> None:
+    assert flown(agents=3, steps=5, message_bytes=76).parity.is_within_tolerance
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"agent": "package", "message_bytes": 60}, "agent must be numpy or c"),
+        # Neither several packets nor fewer hops.
+        ({"message_bytes": 41}, "message_bytes must be at least 42 for etdagnn with packets = 1, got 41"),
+    ],
+)
+def test_messages_that_a_swarm_cannot_pass_are_one_line(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ef.InputError, match=reason):
+        flown(agents=3, steps=5, **options)
+
+
+def test_compact_garbage_is_dropped() -> None:
+    found = flown(agents=4, steps=20, message_bytes=60, garbage=1)
+    reasons = value(found, "dropped messages")
+    for reason in ("wrong length", "channels or units of the message are others", "does not match the link"):
+        assert reason in reasons
+
+
 def test_a_swarm_that_flies_by_another_controller_has_no_parity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "equiflock.deployment.swarm.export", lambda _, path, **rest: export(ef.load("tdagnn"), path, **rest)

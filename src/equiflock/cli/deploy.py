@@ -65,6 +65,8 @@ class Deploy:
     """Number of processes that stall for half a second in the middle of the flight."""
     garbage: int = 0
     """Number of agents that send garbage from the middle of the flight on. (To kill processes, use --fail.)"""
+    message_bytes: int | None = None
+    """Most bytes of a message, as for `equiflock export`, in one packet and with all hops; for agents numpy and c."""
     answer_timeout: float | None = None
     """Seconds to wait for an agent in lockstep before continuing without it; by default 10, or 0.1 with --stall."""
     port: int = 0
@@ -114,6 +116,7 @@ class Deploy:
             answer_timeout=self.answer_timeout,
             stall=self.stall,
             garbage=self.garbage,
+            message_bytes=self.message_bytes,
             plugin=self.plugin,
             safety=parse_safety(self.safety),
             environment=environment,

@@ -33,6 +33,14 @@ class Export:
     orbit: bool = False
     """Avoid obstacles by the paper's orbit technique; always on for weights that have their own orbit parameters."""
     safety: SafetyArgument = None
+    message_bytes: int | None = None
+    """Most bytes of a packet of the robots' radio, such as 60: larger messages become 16-bit numbers in packets."""
+    packets: int = 4
+    """Most packets of a message, with --message-bytes."""
+    relayed_hops: int | None = None
+    """Number of hops that agents relay, with --message-bytes; by default all, or as many as fit if not all do."""
+    own_frames: bool = False
+    """Agents have no common frame: they measure the rotation and position of their neighbours."""
     plugin: str | None = None
     """Python module or file to import first, which may register your own controllers."""
 
@@ -49,5 +57,16 @@ class Export:
             orbit = own_orbit if isinstance(own_orbit, Orbit) else Orbit()
         # Without limits the README has the name as it is given here.
         exported = self.controller if self.safety is None else controller
-        for path in export(exported, self.out, dimensions=self.dimensions, orbit=orbit):
+        written = export(
+            exported,
+            self.out,
+            dimensions=self.dimensions,
+            orbit=orbit,
+            message_bytes=self.message_bytes,
+            packets=self.packets,
+            relayed_hops=self.relayed_hops,
+            own_frames=self.own_frames,
+            report=lambda table: out.print(table, highlight=False, markup=False, soft_wrap=True),
+        )
+        for path in written:
             out.print(f"written: {path} ({path.stat().st_size:,} bytes)", highlight=False, soft_wrap=True)

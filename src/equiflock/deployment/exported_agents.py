@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 AgentKind: TypeAlias = Literal["numpy", "c", "package"]
 """Implementation of an agent: the exported NumPy file, the exported C header as a shared library, or the package."""
@@ -32,6 +32,9 @@ DROP_REASONS = (
     "not newer than the last message of its sender",
     "no room for another neighbour",
     "sender is not a neighbour",
+    "sizes, channels or units of the message are others",
+    "rotation is not orthogonal, or offset not finite or too large",
+    "this agent has no valid state, to which the message is relative",
 )
 """Meaning of the return codes of NAME_receive; 0: the message was received."""
 STATE_NAMES = "OK", "ALONE", "LIMITED", "TOO_CLOSE", "FENCE", "STALE", "INVALID"
@@ -40,6 +43,11 @@ LIBRARY_SOURCE = """#include "{header}"
 size_t exported_agent_size(void) {{ return sizeof({name}_agent); }}
 size_t exported_message_size(void) {{ return {NAME}_MESSAGE; }}
 int exported_dimensions(void) {{ return {NAME}_D; }}
+#ifdef {NAME}_PACKETS
+int exported_packets(void) {{ return {NAME}_PACKETS; }}
+#else
+int exported_packets(void) {{ return 1; }}
+#endif
 #if defined({NAME}_GAIN_PERIOD) || defined({NAME}_MAX_ACCELERATION)
 int exported_needs_period(void) {{ return 1; }}
 void exported_init({name}_agent *agent, uint32_t number, uint8_t group, float period)
@@ -53,6 +61,11 @@ void exported_begin({name}_agent *agent, const float *position, const float *vel
 {{ {name}_begin(agent, position, velocity, message); }}
 int exported_receive({name}_agent *agent, const uint8_t *message, size_t length)
 {{ return {name}_receive(agent, message, length); }}
+#ifdef {NAME}_OWN_FRAMES
+int exported_receive_rotated({name}_agent *agent, const uint8_t *message, size_t length, const float *rotation,
+                             const float *offset)
+{{ return {name}_receive_rotated(agent, message, length, rotation, offset); }}
+#endif
 int exported_end({name}_agent *agent, float *acceleration) {{ return {name}_end(agent, acceleration); }}
 const float *exported_observations(const {name}_agent *agent) {{ return agent->observations; }}
 #ifdef {NAME}_MAX_ACCELERATION
@@ -179,12 +192,16 @@ class CompiledAgent:
         self._library: Any = ctypes.CDLL(str(Path(library).resolve()))
         self._library.exported_agent_size.restype = self._library.exported_message_size.restype = ctypes.c_size_t
         self._library.exported_observations.restype = ctypes.POINTER(ctypes.c_float)
-        self._library.exported_receive.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+        message_types: list[Any] = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+        self._library.exported_receive.argtypes = message_types
+        if hasattr(self._library, "exported_receive_rotated"):
+            self._library.exported_receive_rotated.argtypes = [*message_types, ctypes.c_void_p, ctypes.c_void_p]
         self.size = self._library.exported_agent_size()
         """Memory of the agent in bytes."""
         self._dimensions = self._library.exported_dimensions()
         self._agent = (ctypes.c_uint32 * (-(-self.size // 4)))()
-        self._message = (ctypes.c_char * self._library.exported_message_size())()
+        self._packet_count = self._library.exported_packets()
+        self._message = (ctypes.c_char * (self._packet_count * self._library.exported_message_size()))()
         self._position, self._velocity, self._acceleration = ((ctypes.c_float * self._dimensions)() for _ in range(3))
         if period is None and self._library.exported_needs_period():
             from equiflock._runtime.checks import InputError
@@ -222,8 +239,11 @@ class CompiledAgent:
         if self._has_limits:
             self._library.exported_set_time(self._agent, ctypes.c_uint32(round(seconds * 1e6) % 2**32))
 
-    def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
-        """Begin a step and return the message. Raise InputError if a vector does not have D numbers."""
+    def begin(self, position: Sequence[float], velocity: Sequence[float]) -> Any:
+        """Begin a step. Return the message, or a list of its packets if there are several.
+
+        Raise InputError if a vector does not have D numbers.
+        """
         for vector, values in ((self._position, position), (self._velocity, velocity)):
             numbers = [float(number) for number in values]
             if len(numbers) != self._dimensions:
@@ -234,11 +254,26 @@ class CompiledAgent:
                 )
             vector[:] = numbers
         self._library.exported_begin(self._agent, self._position, self._velocity, self._message)
-        return bytes(self._message.raw)
+        message, size = bytes(self._message.raw), len(self._message) // self._packet_count
+        packets = [message[start : start + size] for start in range(0, len(message), size)]
+        return packets if self._packet_count > 1 else message
 
-    def receive(self, message: bytes) -> str | None:
-        """Store a message. Return None, or why it was dropped."""
-        return DROP_REASONS[self._library.exported_receive(self._agent, message, len(message))]
+    def receive(self, message: bytes, rotation: ArrayLike | None = None, offset: ArrayLike | None = None) -> str | None:
+        """Store a message or packet. Return None, or why it was dropped.
+
+        `rotation` (D, D) and `offset` (D,) are for exports with `own_frames`.
+        """
+        if rotation is None and offset is None:
+            return DROP_REASONS[self._library.exported_receive(self._agent, message, len(message))]
+        arrays = self._to_floats(rotation, self._dimensions**2), self._to_floats(offset, self._dimensions)
+        return DROP_REASONS[self._library.exported_receive_rotated(self._agent, message, len(message), *arrays)]
+
+    @staticmethod
+    def _to_floats(values: ArrayLike | None, size: int) -> Any:
+        """Return an array of C floats, or None."""
+        import numpy as np
+
+        return None if values is None else (ctypes.c_float * size)(*np.ravel(values))
 
     def end(self) -> list[float]:
         """End the step and return the acceleration."""

@@ -26,6 +26,8 @@ from typing import Any, Literal
 SENSOR, RADIO, RADIO_LAST, END, HELLO, MESSAGE, COMMAND, REPORT = (ord(letter) for letter in "SRLXHAMZ")
 MESSAGE_HEADER = struct.Struct("<2sBBII")
 """Header of an agent's message: EF, version, group, sender, step (see `equiflock.deployment.wire_format`)."""
+COMPACT_VERSION = 2
+"""Version of messages whose sender and step have 16 bits, at bytes 4 and 6."""
 _FRAME_HEADER = struct.Struct("<BI")
 _LINK_HEADER = struct.Struct("<II")
 
@@ -78,6 +80,17 @@ def pack_floats(values: Iterable[float]) -> bytes:
 def unpack_floats(content: bytes) -> Sequence[float]:
     """Return the float32 numbers of a content; empty if its length is not a multiple of 4."""
     return struct.unpack(f"<{len(content) // 4}f", content) if len(content) % 4 == 0 else ()
+
+
+def read_sender(message: bytes, step: int) -> tuple[int, int] | None:
+    """Return the sender of a message that arrived at `step`, and the step at which it was sent; None if it is short."""
+    if len(message) < MESSAGE_HEADER.size:
+        return None
+    if message[2] == COMPACT_VERSION:
+        sender, sent = struct.unpack_from("<HH", message, 4)
+        return sender, step - (step - sent) % 2**16
+    _, _, _, sender, sent = MESSAGE_HEADER.unpack_from(message)
+    return sender, sent
 
 
 def pack_messages(messages: Iterable[tuple[int, bytes]]) -> bytes:

@@ -26,6 +26,7 @@ from equiflock.deployment.exported_agents import Agent, build_agent_factory
 from equiflock.deployment.frame_authentication import FrameSigner, FrameVerifier
 from equiflock.deployment.link_frames import (
     COMMAND,
+    COMPACT_VERSION,
     END,
     HELLO,
     MESSAGE,
@@ -39,6 +40,7 @@ from equiflock.deployment.link_frames import (
     open_session,
     pack_floats,
     pack_frame,
+    read_sender,
     unpack_floats,
     unpack_frame,
     unpack_messages,
@@ -64,12 +66,10 @@ class Inbox:
 
         Messages that are too short are stored; the agent drops them.
         """
-        sent = step
-        if len(message) >= MESSAGE_HEADER.size:
-            _, _, _, sender, sent = MESSAGE_HEADER.unpack_from(message)
-            if sender != link:
-                self.dropped["sender does not match the link"] += 1
-                return
+        sender, sent = read_sender(message, step) or (link, step)
+        if sender != link:
+            self.dropped["sender does not match the link"] += 1
+            return
         self._messages.setdefault(link, []).append((sent, step, message))
 
     def deliver(self, agent: Agent, step: int) -> None:
@@ -214,10 +214,12 @@ def corrupt_message(message: bytes, step: int) -> bytes:
     """Return what a broken robot sends: by turns half of the bytes, NaN values, or the next robot's number."""
     if step % 3 == 0:
         return message[: len(message) // 2]
+    # A compact message has a byte after its 16-bit sender and step that is valid in some messages only.
+    kept, end = (8, 6) if message[2] == COMPACT_VERSION else (MESSAGE_HEADER.size, 8)
     if step % 3 == 1:
-        return message[: MESSAGE_HEADER.size] + b"\xff" * (len(message) - MESSAGE_HEADER.size)
-    magic, version, group, sender, sent = MESSAGE_HEADER.unpack_from(message)
-    return MESSAGE_HEADER.pack(magic, version, group, sender + 1, sent) + message[MESSAGE_HEADER.size :]
+        return message[:kept] + b"\xff" * (len(message) - kept)
+    sender = int.from_bytes(message[4:end], "little") + 1
+    return message[:4] + sender.to_bytes(end - 4, "little") + message[end:]
 
 
 def _end_with_parent() -> None:

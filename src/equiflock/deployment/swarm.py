@@ -24,8 +24,9 @@ from equiflock.controllers import load
 from equiflock.controllers.gain_schedule import get_gain_schedule
 from equiflock.controllers.safe import apply_limits
 from equiflock.controllers.safety_limits import SafetyLimits, get_safety_limits
-from equiflock.deployment.export import export
-from equiflock.deployment.export.program import check_local, read_program
+from equiflock.deployment.export import export, find_comm_radius
+from equiflock.deployment.export.message_choice import MessageOptions, choose_messages
+from equiflock.deployment.export.program import Program, check_local, read_program
 from equiflock.deployment.exported_agents import AgentKind, compile_header
 from equiflock.deployment.link_frames import COMMAND, MESSAGE, RobotReport
 from equiflock.deployment.package_agent import compile_kernels
@@ -95,6 +96,8 @@ class Deployment:
     """Number of processes that stall for half a second in the middle of the flight."""
     garbage: int = 0
     """Number of robots that send garbage from the middle of the flight on."""
+    message_bytes: int | None = None
+    """Most bytes of a message, which has one packet and all hops; None for float32 of any size."""
     plugin: str | None = None
     """Module or file that registers a user's controller."""
     safety: SafetyLimits | None = None
@@ -109,6 +112,8 @@ class Deployment:
                 check_positive(name, getattr(self, name))
         for name in ("stall", "garbage"):
             check_count(name, getattr(self, name), least=0)
+        if self.message_bytes is not None and self.agent == "package":
+            raise InputError("agents of kind package send float32: with message_bytes, agent must be numpy or c")
         failures = self.environment.failures
         if failures.kind != "stopped" and not failures.is_empty:
             raise InputError(
@@ -189,12 +194,13 @@ def deploy(
         raise InputError(f"a swarm must have 1 to {MAX_AGENTS} followers, a process each, got {len(robots):,}")
     check_local(controller)
     faults = deployment.assign_faults(robots)
-    host = SwarmHost(start, controller, **deployment.flight_options)
+    # Agents of kind "package" may have controllers without a program.
+    is_exported = deployment.agent != "package"
+    program = read_swarm_program(name, controller, start, deployment) if is_exported else None
+    compact = None if program is None else program.compact
+    host = SwarmHost(start, controller, **deployment.flight_options, compact=compact)
     with exit_on_sigterm(), make_swarm_directory() as folder:
         settings = build_robot_settings(name, controller, start, deployment, folder)
-        # Agents of kind "package" may have controllers without a program.
-        is_exported = deployment.agent != "package"
-        program = read_program(controller, start.shape[2], deployment.orbit) if is_exported else None
         parity = Parity(controller, deployment.sampling_period, program, host.flight.safety)
         # Compile the kernels before robots wait for the host.
         list(MessageDelivery(host.radio, controller.senses).compute_arrivals(host.moment.flock))
@@ -238,7 +244,8 @@ def build_robot_settings(
     else:
         plugin, path = None, folder / f"robot.{'h' if kind == 'c' else 'py'}"
         try:
-            program = str(export(controller, path, dimensions=dimensions, orbit=deployment.orbit)[0])
+            messages = make_message_options(controller, deployment)
+            program = str(export(name, path, dimensions=dimensions, orbit=deployment.orbit, **asdict(messages))[0])
         except InputError as error:
             raise InputError(f"{error}; {EXPORT_HINT}") from None
         for agent in agents.values():
@@ -258,6 +265,23 @@ def build_robot_settings(
         }
         for number, agent in agents.items()
     }
+
+
+def make_message_options(controller: Controller, deployment: Deployment) -> MessageOptions:
+    """Return the options of messages: with `message_bytes`, one packet with all hops."""
+    if deployment.message_bytes is None:
+        return MessageOptions()
+    return MessageOptions(deployment.message_bytes, packets=1, relayed_hops=controller.senses.hops - 1)
+
+
+def read_swarm_program(name: str, controller: Controller, start: Flock, deployment: Deployment) -> Program:
+    """Return the program of the robots. Raise InputError if the controller has none, or its messages do not fit."""
+    try:
+        program = read_program(controller, start.shape[2], deployment.orbit)
+    except InputError as error:
+        raise InputError(f"{error}; {EXPORT_HINT}") from None
+    options = make_message_options(controller, deployment)
+    return choose_messages(program, find_comm_radius(name, program), options)[0]
 
 
 def make_swarm_directory() -> AbstractContextManager[Path]:

@@ -71,7 +71,7 @@ def _replay_half(
     changed_start = _draw_changed_start(start)
     # No injected faults this time, and the default timeout for slow robots.
     environment = replace(deployment.environment, failures=NO_FAILURES)
-    plain = replace(deployment, environment=environment, stall=0, garbage=0, answer_timeout=None)
+    plain = replace(deployment, environment=environment, stall=0, garbage=0, answer_timeout=None, message_bytes=None)
     controller, other = (apply_limits(load(each), deployment.safety) for each in (name, replacement))
     host = SwarmHost(changed_start, other, **plain.flight_options)
     with exit_on_sigterm(), make_swarm_directory() as folder, make_swarm_directory() as replacement_folder:

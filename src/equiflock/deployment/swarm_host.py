@@ -27,7 +27,13 @@ from equiflock.deployment.link_frames import (
     pack_messages,
     unpack_floats,
 )
-from equiflock.deployment.wire_format import encode_agent_message, make_zero_hops, round_to_float32
+from equiflock.deployment.wire_format import (
+    CompactFormat,
+    encode_agent_message,
+    make_agent_message,
+    make_zero_hops,
+    round_to_float32,
+)
 from equiflock.features import Senses
 from equiflock.flock import FOLLOWER, STOPPED, WORKING, Condition, Flock
 from equiflock.graph.radius_graph import Graph, radius_graph
@@ -118,11 +124,18 @@ class SwarmHost:
     """Simulation of a swarm, a single flock.
 
     Call `make_sensor_frames`, `make_radio_frames`, `parse_commands` and `advance` at every step, in this order. The
-    host uses only the senses and the limits of the controller.
+    host uses only the senses and the limits of the controller. With `compact` the agents' messages have that format, in
+    one packet.
     """
 
     def __init__(
-        self, start: Flock, controller: Controller, time_step: float, environment: Environment, orbit: Orbit | None
+        self,
+        start: Flock,
+        controller: Controller,
+        time_step: float,
+        environment: Environment,
+        orbit: Orbit | None,
+        compact: CompactFormat | None = None,
     ) -> None:
         self.start, self.senses, self.radio = round_to_float32(start), controller.senses, environment.radio
         self.robots = list_followers(start)
@@ -143,6 +156,7 @@ class SwarmHost:
         self.sent_bytes = self.delivered_bytes = 0
         self._delivery = MessageDelivery(environment.radio, controller.senses)
         self._sent_messages: dict[int, dict[int, bytes]] = {}
+        self._compact = compact
 
     @property
     def failed_robots(self) -> list[int]:
@@ -220,4 +234,7 @@ class SwarmHost:
         flock, step = self.moment.flock, self.moment.step
         zero_hops = make_zero_hops(self.senses, flock.shape[2])
         numbers = np.flatnonzero(flock.roles[0] != FOLLOWER)
-        return {int(number): encode_agent_message(flock, int(number), step, zero_hops) for number in numbers}
+        if self._compact is None:
+            return {int(number): encode_agent_message(flock, int(number), step, zero_hops) for number in numbers}
+        messages = {int(number): make_agent_message(flock, int(number), step, zero_hops) for number in numbers}
+        return {number: self._compact.encode(message)[0] for number, message in messages.items()}

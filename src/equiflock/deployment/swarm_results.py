@@ -71,6 +71,7 @@ class Parity:
 
     `program` is the exported program of the robots, which gives the scale of errors; None for agents of kind "package".
     `safety` limits the simulator's accelerations, as the robots limit theirs; None: no limits.
+    Compact messages are rounded, so that there is no tolerance for differences.
     """
 
     def __init__(
@@ -87,6 +88,8 @@ class Parity:
         self.compared_count = self.different_count = 0
         self.largest_difference = self.largest_relative_difference = 0.0
         """Largest difference, absolute and relative (see `TOLERANCE`)."""
+        self.is_rounded = program is not None and program.compact is not None
+        """Whether messages are compact."""
         self.stop_reason: str | None = None
         """Since when and why accelerations are no longer compared, or None."""
 
@@ -109,16 +112,20 @@ class Parity:
                 terms = np.maximum(terms, self._safety.compute_magnitude(moment.flock.velocities[0])[:, None])
             relative = (np.abs(commands - expected) / terms).max(axis=1)[working]
         self.compared_count += len(distances)
-        self.different_count += int((relative > TOLERANCE).sum())
+        self.different_count += 0 if self.is_rounded else int((relative > TOLERANCE).sum())
         self.largest_difference = max(self.largest_difference, float(distances.max(initial=0.0)))
         self.largest_relative_difference = max(self.largest_relative_difference, float(relative.max(initial=0.0)))
 
     @property
     def verdict(self) -> Literal["yes", "no", "incomplete"]:
-        """Whether all accelerations are within the tolerance; "incomplete" if some were not, or an agent failed."""
+        """Whether all accelerations are within the tolerance.
+
+        "incomplete" if some were not compared, an agent failed, or messages are rounded.
+        """
         if self.different_count:
             return "no"
-        return "yes" if self.compared_count and self.stop_reason is None else "incomplete"
+        is_complete = self.compared_count and self.stop_reason is None and not self.is_rounded
+        return "yes" if is_complete else "incomplete"
 
     @property
     def is_within_tolerance(self) -> bool:
@@ -132,6 +139,12 @@ class Parity:
             return f"not compared {self.stop_reason or ''}".strip()
         equal_count = self.compared_count - self.different_count
         scale = "the flock's largest acceleration" if self._program is None else "the terms that they are sums of"
+        if self.is_rounded:
+            return (
+                f"not judged, as messages are compact: {self.compared_count:,} accelerations differ from the "
+                f"simulator's by at most {self.largest_relative_difference:.2g}, relative to {scale}, or to 1; "
+                f"{self.largest_difference:.2g} absolute"
+            ) + (f"; not compared {self.stop_reason}" if self.stop_reason else "")
         return (
             f"{self.verdict}: {equal_count:,} of {self.compared_count:,} accelerations within {TOLERANCE:g} of the "
             f"simulator's, relative to {scale}, or to 1; largest difference {self.largest_relative_difference:.2g}, "

@@ -1,7 +1,8 @@
 /* A flock of exported agents, for a build under sanitizers: it flies, and it receives damaged messages.
 
    HEADER is the exported file, NAME and UPPER its prefix in both cases, PERIOD the sampling period if the controller has
-   a gain schedule or limits, LARGEST its largest acceleration if it has limits. Agents, messages and vectors are
+   a gain schedule or limits, LARGEST its largest acceleration if it has limits, PACKETS the packets per message if there are
+   several, and OWN_FRAMES is defined if agents measure the frames of their neighbours. Agents, messages and vectors are
    allocated with their exact sizes, so that reading or writing beyond them is an error. Exit code 1 if an acceleration
    is not finite, or with limits if it is too large, whatever is measured and received. */
 #include <math.h>
@@ -16,6 +17,9 @@
 #define D JOIN(UPPER, D)
 #define MESSAGE JOIN(UPPER, MESSAGE)
 #define NEIGHBOURS JOIN(UPPER, NEIGHBOURS)
+#ifndef PACKETS
+#define PACKETS 1
+#endif
 typedef JOIN(NAME, agent) agent_type;
 
 static uint64_t state = 1;
@@ -51,6 +55,33 @@ static int receive_copy(agent_type *agent, const uint8_t *message, size_t length
 }
 
 static int damaged_count = 0;
+
+/* Receive a packet in another frame: turned by a right angle, and by random numbers, with extreme offsets. */
+static void receive_rotated_copy(agent_type *agent, const uint8_t *message)
+{
+#ifdef OWN_FRAMES
+    const float values[] = {0.0f, 1.0f, -1.0f, 0.70710678f, 1e-45f, 1e38f, INFINITY, NAN};
+    float *rotation = allocate(D * D * sizeof(float)), *offset = allocate(D * sizeof(float));
+    int n;
+    for (n = 0; n < D * D; n++)
+        rotation[n] = n % (D + 1) == 0 ? 1.0f : 0.0f;
+    for (n = 0; n < D; n++)
+        offset[n] = values[draw() % 8u];
+    rotation[0] = rotation[D + 1] = 0.0f;
+    rotation[1] = 1.0f;
+    rotation[D] = -1.0f;
+    JOIN(NAME, receive_rotated)(agent, message, MESSAGE, rotation, draw() % 2u ? offset : NULL);
+    for (n = 0; n < D * D; n++)
+        rotation[n] = values[draw() % 8u];
+    JOIN(NAME, receive_rotated)(agent, message, MESSAGE, rotation, NULL);
+    JOIN(NAME, receive_rotated)(agent, message, MESSAGE, NULL, offset);
+    free(rotation);
+    free(offset);
+#else
+    (void)agent;
+    (void)message;
+#endif
+}
 
 /* Receive random bytes, a message of any length, a message with changed bytes, and one with extreme values. */
 static void receive_damage(agent_type *agent, const uint8_t *valid)
@@ -97,10 +128,10 @@ int main(void)
     uint8_t *messages[AGENTS];
     float *positions[AGENTS], *velocities[AGENTS], *acceleration = allocate(D * sizeof(float));
     const float extremes[] = {0.0f, -0.0f, 1e-45f, 1e38f, -1e38f, INFINITY, NAN};
-    int i, j, d, step, received = 0;
+    int i, d, n, step, received = 0;
     for (i = 0; i < AGENTS; i++) {
         agents[i] = allocate(sizeof(agent_type));
-        messages[i] = allocate(MESSAGE);
+        messages[i] = allocate(PACKETS * MESSAGE);
         positions[i] = allocate(D * sizeof(float));
         velocities[i] = allocate(D * sizeof(float));
 #ifdef PERIOD
@@ -124,10 +155,14 @@ int main(void)
         for (i = 0; i < AGENTS; i++)
             JOIN(NAME, begin)(agents[i], positions[i], velocities[i], messages[i]);
         for (i = 0; i < AGENTS; i++) {
-            for (j = 0; j < AGENTS; j++) {
-                received += receive_copy(agents[i], messages[j], MESSAGE) == 0;
+            for (n = 0; n < PACKETS * AGENTS; n++) {
+                /* All first packets, all second packets, ..: of many messages at once. */
+                const uint8_t *packet = messages[n % AGENTS] + n / AGENTS * MESSAGE;
                 if (is_extreme)
-                    receive_damage(agents[i], messages[j]);
+                    receive_rotated_copy(agents[i], packet);
+                received += receive_copy(agents[i], packet, MESSAGE) == 0;
+                if (is_extreme)
+                    receive_damage(agents[i], packet);
             }
             JOIN(NAME, end)(agents[i], acceleration);
             if (!is_fine(acceleration))

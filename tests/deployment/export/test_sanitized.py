@@ -40,21 +40,26 @@ def fly(binary: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "dimensions", "orbit", "flags"),
+    ("name", "options", "flags"),
     [
-        ("etdagnn", 2, ef.Orbit(), ()),
-        ("tdagnn", 2, None, ("-DAGENT_LAST_KNOWN=2",)),
-        ("starling", 2, ef.Orbit(), ()),
-        ("tanner-fixed", 3, None, ()),
-        ("etdagnn:comm_radius=5:time_scale=15", 3, None, ("-DAGENT_NEIGHBOURS=3",)),
+        ("etdagnn", {"orbit": ef.Orbit()}, ()),
+        ("tdagnn", {}, ("-DAGENT_LAST_KNOWN=2",)),
+        ("starling", {"orbit": ef.Orbit()}, ()),
+        ("tanner-fixed", {"dimensions": 3}, ()),
+        ("etdagnn:comm_radius=5:time_scale=15", {"dimensions": 3}, ("-DAGENT_NEIGHBOURS=3",)),
+        ("etdagnn", {"message_bytes": 60}, ("-DAGENT_NEIGHBOURS=3",)),
+        ("starling", {"message_bytes": 60, "orbit": ef.Orbit()}, ("-DPACKETS=2", "-DAGENT_LAST_KNOWN=2")),
+        ("starling", {"message_bytes": 60, "dimensions": 3, "own_frames": True}, ("-DPACKETS=3", "-DOWN_FRAMES")),
+        ("etdagnn", {"own_frames": True}, ("-DOWN_FRAMES", "-DAGENT_LAST_KNOWN=2")),
+        ("tanner-fixed", {"message_bytes": 20, "own_frames": True}, ("-DOWN_FRAMES", "-DAGENT_NEIGHBOURS=3")),
     ],
 )
 def test_exported_agents_have_no_undefined_behaviour(
-    name: str, dimensions: int, orbit: ef.Orbit | None, flags: tuple[str, ...], tmp_path: Path
+    name: str, options: dict[str, Any], flags: tuple[str, ...], tmp_path: Path
 ) -> None:
     controller: Any = ef.load(name)
     header = tmp_path / "agent.h"
-    ef.export(controller, header, dimensions=dimensions, orbit=orbit)
+    ef.export(controller, header, **options)
     names = f'-DHEADER="{header}"', "-DNAME=agent", "-DUPPER=AGENT"
     if get_gain_schedule(controller) is not None:
         flags = *flags, "-DPERIOD=0.02f"

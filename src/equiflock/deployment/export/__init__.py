@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import atomic_write
-from equiflock.controllers.loading import load
+from equiflock.controllers.loading import load, read_own_radius
 from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.deployment.export.c_header import format_c_header
+from equiflock.deployment.export.message_choice import DEFAULT_MAX_PACKETS, MessageOptions, choose_messages
 from equiflock.deployment.export.numpy_agent import format_numpy_agent, pack_weights
 from equiflock.deployment.export.onnx import write_onnx
 from equiflock.deployment.export.program import (
@@ -37,6 +40,11 @@ def export(
     *,
     dimensions: int | None = None,
     orbit: Orbit | None = None,
+    message_bytes: int | None = None,
+    packets: int = DEFAULT_MAX_PACKETS,
+    relayed_hops: int | None = None,
+    own_frames: bool = False,
+    report: Callable[[str], object] | None = None,
 ) -> tuple[Path, ...]:
     """Write one agent's controller for a robot and return the paths of the written files.
 
@@ -49,12 +57,21 @@ def export(
             Existing files are replaced.
         dimensions: D, 2 or 3, for a controller that is not built for one; 2 if None.
         orbit: orbit technique (obstacle avoidance); the controller's own if None.
+        message_bytes: most bytes that the robots' radio carries in a packet; messages in float32 of any size if None.
+            Larger messages have 16-bit numbers, and are split into packets (`equiflock.deployment.wire_format`), for R
+            of the controller's name, or else its unit of length.
+        packets: most packets of a message.
+        relayed_hops: number of hops that agents relay. If None, all K - 1, or as many as fit if not all do.
+        own_frames: agents have no common frame, but measure the rotation and position of their neighbours.
+        report: called with a table of the message formats considered, if `message_bytes` is given.
     """
-    path = Path(path)
+    options, path = MessageOptions(message_bytes, packets, relayed_hops, own_frames), Path(path)
     if path.suffix not in SUFFIXES:
         expected = ", ".join(SUFFIXES)
         raise InputError(f"path must end in one of {expected}, got {path.name!r}")
     make_identifier(path.stem)  # fail before anything is written
+    if path.suffix == ".onnx" and options != MessageOptions():
+        raise InputError("a graph (.onnx) has no messages: export .h or .npz, or leave out all options of messages")
     loaded = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
     check_local(loaded)
     D = resolve_dimensions(loaded, dimensions)
@@ -67,9 +84,12 @@ def export(
         )
     if suffix == ".onnx":
         write_onnx(loaded, path, D)
-        program, written = replace(_read_outline(loaded, D, orbit), name=given_name), [path]
+        program, written, table = replace(_read_outline(loaded, D, orbit), name=given_name), [path], ""
     else:
         program = replace(read_program(loaded, D, orbit), name=given_name)
+        program, table = choose_messages(program, find_comm_radius(controller, program), options)
+        if table and report is not None:
+            report(table)
         if suffix == ".h":
             written = [_write_text(path, format_c_header(program, path.stem))]
         else:
@@ -78,7 +98,13 @@ def export(
             written = [_write_text(path.with_suffix(suffix), text), path.with_suffix(".npz")]
             with atomic_write(written[-1]) as scratch:
                 scratch.write_bytes(content)
-    return *written, _write_text(path.with_suffix(".README.md"), format_readme(program, path.stem, suffix))
+    return *written, _write_text(path.with_suffix(".README.md"), format_readme(program, path.stem, suffix, table))
+
+
+def find_comm_radius(controller: Any, program: Program) -> float:
+    """Return R in the robots' units, by the controller's name, or else the controller's unit of length."""
+    named = isinstance(controller, (str, os.PathLike))
+    return (read_own_radius(os.fspath(controller)) if named else None) or program.senses.length_scale
 
 
 def _read_outline(controller: Controller, D: int, orbit: Orbit | None) -> Program:

@@ -18,9 +18,9 @@ from equiflock.deployment.export.source_text import (
     make_gain_words,
     make_identifier,
     make_limit_numbers,
+    make_message_words,
     make_orbit_words,
 )
-from equiflock.deployment.wire_format import count_message_bytes
 
 DEFAULT_MAX_NEIGHBOURS = 32
 """Default of the header's macro NEIGHBOURS: neighbours for which an agent has memory."""
@@ -42,10 +42,9 @@ def format_c_header(program: Program, stem: str) -> str:
     """Return the text of the C99 header. All names in it start with the identifier made from the file stem."""
     prefix = make_identifier(stem)
     length, time = program.senses.scales
-    words = make_common_words(program, stem) | {
+    words = make_common_words(program, stem) | make_message_words(program) | _make_decoding_words(program, prefix)
+    words |= {
         "NAME": prefix.upper(),
-        "relayed": program.relayed_count,
-        "size": count_message_bytes(program.senses, program.dimensions),
         "features": len(program.features),
         "neighbours": DEFAULT_MAX_NEIGHBOURS,
         "ram": count_agent_bytes(program),
@@ -65,9 +64,31 @@ def format_c_header(program: Program, stem: str) -> str:
     return fill_template("agent.h", words, list_template_parts(program), ("/*", "*/"))
 
 
+def _make_decoding_words(program: Program, prefix: str) -> dict[str, Any]:
+    """Return the words of the functions that write and receive messages."""
+    NAME, compact = prefix.upper(), program.compact
+    is_decoded = compact is not None or program.own_frames
+    words: dict[str, Any] = {
+        "message_bytes": f"{NAME}_MESSAGE" if program.packets == 1 else f"{NAME}_PACKETS * {NAME}_MESSAGE",
+        "initial_state": "NAN" if is_decoded else "0.0f",
+        "position": "numbers" if is_decoded else "message",
+        "newest_numbers": "numbers" if program.packets == 1 else "arriving",
+        "own_number": "agent->number" if compact is None else "(uint16_t)agent->number",
+        "step_offset": 8 if compact is None else 6,
+        "step_bits": 32 if compact is None else 16,
+        "largest_age": "7fffffff" if compact is None else "7fff",
+    }
+    if compact is not None:
+        for name, quantum in zip(("quantum", "speed_quantum"), compact.quanta, strict=True):
+            words |= {name: format_c_float(quantum), f"per_{name}": format_c_float(1.0 / quantum)}
+    return words
+
+
 def count_neighbour_bytes(program: Program) -> int:
     """Return the bytes of memory per neighbour."""
-    return INTEGER_BYTES + 4 * (2 * program.dimensions + program.relayed_count)
+    numbers = 4 * (2 * program.dimensions + program.relayed_count)
+    # An agent keeps the last message of a neighbour, and the packets of the next one that have arrived.
+    return INTEGER_BYTES + numbers if program.packets == 1 else INTEGER_BYTES + 8 + 2 * numbers
 
 
 def count_agent_bytes(program: Program) -> int:
@@ -86,10 +107,14 @@ def count_agent_bytes(program: Program) -> int:
 
 
 def count_stack_bytes(program: Program) -> int:
-    """Return the bytes of numbers on the stack: the largest of feature sums, the network's two buffers, and limits."""
-    sums = (len(program.features) + 2) * program.dimensions + (2 if program.orbit else 0)
-    limits = 0 if program.safety is None else 4 * program.dimensions
-    return 4 * max(sums, 2 * _count_buffer_floats(program), limits)
+    """Return the bytes of numbers on the stack: of feature sums, network buffers, limits or a decoded message."""
+    D, compact = program.dimensions, program.compact
+    sums = (len(program.features) + 2) * D + (2 if program.orbit else 0)
+    limits = 0 if program.safety is None else 4 * D
+    decoded = 0 if compact is None else (1 + compact.vectors_per_packet) * D
+    if program.own_frames:
+        decoded = (decoded or 2 * D + program.relayed_count) + 2 * D + D * D
+    return 4 * max(sums, 2 * _count_buffer_floats(program), limits, decoded)
 
 
 def _count_buffer_floats(program: Program) -> int:

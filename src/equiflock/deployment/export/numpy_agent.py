@@ -16,6 +16,7 @@ from equiflock.deployment.export.source_text import (
     make_common_words,
     make_gain_words,
     make_limit_numbers,
+    make_message_words,
     make_orbit_words,
 )
 
@@ -39,6 +40,7 @@ def format_numpy_agent(program: Program, stem: str, weights: bytes) -> str:
     scale, is_scaled = program.acceleration_scale, program.senses.is_scaled
     length, time = program.senses.scales
     words = make_common_words(program, stem) | make_orbit_words(program) | make_gain_words(program)
+    words |= make_message_words(program) | _make_decoding_words(program)
     words |= {
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
         "components": program.vector_size,
@@ -67,6 +69,24 @@ def _make_limit_words(program: Program) -> dict[str, Any]:
         "least_distance": repr(1e-8 * program.senses.length_scale),
         "example_period": EXAMPLE_PERIOD if schedule is None else make_gain_words(program)["gain_period"],
     }
+
+
+def _make_decoding_words(program: Program) -> dict[str, Any]:
+    """Return the words of the functions that write and receive messages."""
+    compact, bits = program.compact, 32 if program.compact is None else 16
+    all_hops = program.relayed_hops == program.senses.hops - 1
+    words: dict[str, Any] = {
+        "step_bits": bits,
+        "age_bits": bits - 1,
+        "message_or_packets": "message" if program.packets == 1 else "list of packets",
+        "first_packet": "[0]" if program.packets == 1 else "",
+        "at_sender": " @ rotation" if program.own_frames else "",
+        "end_hop": "" if all_hops else program.relayed_hops + 1,
+        "hop_count": "K - 1" if all_hops else program.relayed_hops,
+    }
+    if compact is not None:
+        words |= {"quantum": compact.quanta[0], "speed_quantum": compact.quanta[1]}
+    return words
 
 
 def _format_weight_functions(program: Program) -> list[str]:

@@ -24,6 +24,7 @@ from equiflock.controllers.safe import unwrap_safe
 from equiflock.controllers.safety_limits import SafetyLimits, get_safety_limits
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.controllers.unit_scaling import ScaledController
+from equiflock.deployment.wire_format import CompactFormat, count_message_bytes
 from equiflock.features import Feature, Senses
 from equiflock.observations.orbit import Orbit
 
@@ -77,6 +78,10 @@ class Program:
     """Longest sampling period of the controller's training, in the robots' seconds; None if unknown."""
     safety: SafetyLimits | None = None
     """Limits that exported agents keep, or None. A call returns accelerations before the limits."""
+    compact: CompactFormat | None = None
+    """Version 2 of the message format; None for version 1."""
+    own_frames: bool = False
+    """Whether `receive` takes the frame of the sender, so that agents need no common one."""
 
     @property
     def needs_period(self) -> bool:
@@ -100,8 +105,32 @@ class Program:
 
     @property
     def relayed_count(self) -> int:
-        """Number of observation values relayed in a message, (K - 1) C D."""
-        return (self.senses.hops - 1) * self.senses.width * self.dimensions
+        """Number of observation values relayed in a message: H C D, where H is K - 1 unless fewer hops are sent."""
+        return self.relayed_hops * self.senses.width * self.dimensions
+
+    @property
+    def relayed_hops(self) -> int:
+        """H, the number of hops in a message."""
+        return self.senses.hops - 1 if self.compact is None else self.compact.relayed_hops
+
+    @property
+    def packets(self) -> int:
+        """Number of packets of a message."""
+        return 1 if self.compact is None else self.compact.packets
+
+    @property
+    def packet_bytes(self) -> int:
+        """Size in bytes of a message, or of each of its packets."""
+        if self.compact is None:
+            return count_message_bytes(self.senses, self.dimensions)
+        return self.compact.packet_bytes
+
+    @property
+    def is_equivariant(self) -> bool:
+        """Whether rotating all observations rotates the acceleration, so that agents need no common frame."""
+        radial = self.acts_on_vectors and "tanh" not in self.activations
+        has_bias = any(layer.bias is not None for layer in self.layers + self.near_obstacle_layers)
+        return radial and not has_bias and (self.clamp is None or self.clamp_by == "norm")
 
     @property
     def weights(self) -> dict[str, FloatArray]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 from equiflock.deployment.export.c_header import (
     DEFAULT_MAX_NEIGHBOURS,
@@ -16,9 +18,11 @@ from equiflock.deployment.export.source_text import (
     list_template_parts,
     make_common_words,
     make_gain_words,
+    make_identifier,
     make_limit_numbers,
+    make_message_words,
 )
-from equiflock.deployment.wire_format import OBSTACLE_GROUP, VERSION, count_message_bytes
+from equiflock.deployment.wire_format import OBSTACLE_GROUP
 
 RATES = (10, 50, 100)
 """Steps per second in the table of bandwidths."""
@@ -28,28 +32,20 @@ TRAINING_TIME_STEP = 0.01
 """Time step of the paper's training, in seconds."""
 
 
-def format_readme(program: Program, stem: str, suffix: str) -> str:
+def format_readme(program: Program, stem: str, suffix: str, choices: str = "") -> str:
     """Return the README, in Markdown, of an exported file with this stem and suffix: .h, .py or .onnx.
 
+    `choices` is the table of message formats that were considered; empty if the user did not limit their size.
     A program without layers, whose costs are unknown, has no section on memory and operations.
     """
     senses, D = program.senses, program.dimensions
-    size = count_message_bytes(senses, D)
-    words = make_common_words(program, stem) | {
+    size = program.packets * program.packet_bytes
+    words = make_common_words(program, stem) | make_message_words(program) | _make_layout_words(program, stem, suffix)
+    words |= {
         "suffix": suffix,
         "period": ", period=.." if program.needs_period else "",
         "channels": "\n".join(_format_channels(program)),
-        "format_version": VERSION,
-        "obstacle_group": OBSTACLE_GROUP,
-        "position_end": 11 + 4 * D,
-        "velocity_start": 12 + 4 * D,
-        "velocity_end": 11 + 8 * D,
-        "relayed_start": 12 + 8 * D,
-        "relayed_end": size - 1,
-        "last_relayed": senses.hops - 1,
-        "size": size,
-        "state": 2 * D,
-        "relayed": program.relayed_count,
+        "choices": choices,
         "rates": "\n".join(f"| {rate} | {size * rate:,} | {8 * size * rate / 1000:,.1f} |" for rate in RATES),
         "scale": f"{program.acceleration_scale:g}",
         "training_steps": "",
@@ -60,6 +56,11 @@ def format_readme(program: Program, stem: str, suffix: str) -> str:
         "relaying": senses.hops > 1,
         "rest": D == 2 and program.orbit is None,
         "layers": program.layers,
+        "chosen": choices,
+        "sends_hops": program.relayed_hops > 0,
+        "omits_hops": program.relayed_hops < senses.hops - 1,
+        "frame_free": program.is_equivariant,
+        "frame_needed": not program.is_equivariant,
     }
     if program.gain_schedule is None:
         dt = TRAINING_TIME_STEP
@@ -97,6 +98,40 @@ def _make_limit_words(program: Program) -> dict[str, str]:
     corners = [f"({', '.join(f'{number:g}' for number in corner)})" for corner in fence or ()]
     default = {} if program.safety.braking_time else {"braking_time": "4 periods"}
     return words | default | {"fence": " to ".join(corners) or "none"}
+
+
+def _make_layout_words(program: Program, stem: str, suffix: str) -> dict[str, Any]:
+    """Return the words about the bytes of messages and the frames of agents."""
+    D, compact = program.dimensions, program.compact
+    is_mirrored = program.orbit is None or program.orbit.dodge_angle == math.pi / 2
+    words: dict[str, Any] = {
+        "obstacle_group": OBSTACLE_GROUP,
+        "last_relayed": program.senses.hops - 1,
+        "state": 2 * D,
+        "call_rotated": f"`{make_identifier(stem)}_receive_rotated`" if suffix == ".h" else "`receive`",
+        "handedness": "Mirrored frames are possible, too."
+        if is_mirrored
+        else "Mirrored frames are not possible: the orbit technique tells left from right.",
+    }
+    if compact is None:
+        size = program.packet_bytes
+        ends = {"position_end": 11 + 4 * D, "velocity_end": 11 + 8 * D, "relayed_end": size - 1}
+        return words | ends | {"velocity_start": 12 + 4 * D, "relayed_start": 12 + 8 * D}
+    others = compact.vectors_per_packet
+    return words | {
+        "packet_or_packets": "packet" if compact.packets == 1 else "packets",
+        "last_packet": compact.packets - 1,
+        "position_end": 9 + 2 * D,
+        "velocity_start": 10 + 2 * D,
+        "packet_end": compact.packet_bytes - 1,
+        "other_vectors": others,
+        "last_vector": others - 1,
+        "last_relayed_vector": compact.relayed_hops * program.senses.width,
+        "first_omitted": compact.relayed_hops + 1,
+        "quantum": f"{compact.quanta[0]:.9g}",
+        "speed_quantum": f"{compact.quanta[1]:.9g}",
+        "message_size": compact.packets * compact.packet_bytes,
+    }
 
 
 def _format_channels(program: Program) -> Iterator[str]:

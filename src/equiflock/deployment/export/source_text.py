@@ -22,6 +22,8 @@ from equiflock._runtime.checks import InputError, is_finite, shorten_repr
 from equiflock._runtime.specs import parse_spec
 from equiflock.controllers.networks.architecture import obstacle_channel
 from equiflock.deployment.export.program import Program
+from equiflock.deployment.link_frames import COMPACT_VERSION
+from equiflock.deployment.wire_format import VERSION, WINDOW
 from equiflock.features import Feature
 from equiflock.version import __version__
 
@@ -123,6 +125,29 @@ def make_limit_numbers(program: Program) -> dict[str, float]:
     return {name: getattr(program.safety, name) or 0.0 for name in names}
 
 
+def make_message_words(program: Program) -> dict[str, Any]:
+    """Return the values of placeholders about messages; those of the part `compact` are empty in version 1."""
+    words: dict[str, Any] = {
+        "format_version": VERSION,
+        "size": program.packet_bytes,
+        "packets": program.packets,
+        "message": "message" if program.packets == 1 else "packet",
+        "relayed": program.relayed_count,
+        "relayed_hops": program.relayed_hops,
+        "vectors": 2 + program.relayed_count // program.dimensions,
+    }
+    if (compact := program.compact) is not None:
+        radius, speed = compact.comm_radius, compact.comm_radius / program.senses.time_scale
+        words |= {
+            "format_version": COMPACT_VERSION,
+            "layout": compact.layout,
+            "vectors": 1 + compact.vectors_per_packet,
+        }
+        words |= {"window": f"{WINDOW * radius:g}", "speed_window": f"{WINDOW * speed:g}"}
+        words |= {"reach": f"{WINDOW / 2 * radius:g}", "speed_reach": f"{WINDOW / 2 * speed:g}"}
+    return words
+
+
 def list_template_parts(program: Program) -> set[str]:
     """Return the names of the optional parts of the templates that a program needs."""
     optional = {
@@ -144,6 +169,15 @@ def list_template_parts(program: Program) -> set[str]:
         "no_fence": program.safety is not None and program.safety.fence is None,
         "longest_period": program.gain_schedule is not None and program.longest_period is not None,
         f"clamp_{program.clamp_by}": program.clamp is not None,
+        "float32": program.compact is None,
+        "compact": program.compact is not None,
+        "whole": program.packets == 1,
+        "split": program.packets > 1,
+        "shared_frame": not program.own_frames,
+        "own_frames": program.own_frames,
+        # Messages are decoded as they arrive, rather than copied.
+        "decoded": program.compact is not None or program.own_frames,
+        "plain": program.compact is None and not program.own_frames,
     }
     parts = {name for name, is_needed in optional.items() if is_needed}
     return parts | {f"mean_{group}" for group in list_mean_groups(program)} | program.activations

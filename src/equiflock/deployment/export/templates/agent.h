@@ -17,8 +17,17 @@
 /*schedule]*/
 /*limits]*/
  *     at every step:
+/*[whole*/
  *         @name@_begin(&agent, position, velocity, message);   then send the @size@ bytes of message
  *         @name@_receive(&agent, received, length);            for each message that arrives before `end`
+/*whole]*/
+/*[split*/
+ *         @name@_begin(&agent, position, velocity, message);   then send its @packets@ packets of @size@ bytes each
+ *         @name@_receive(&agent, received, length);            for each packet that arrives before `end`
+/*split]*/
+/*[own_frames*/
+ *         @name@_receive_rotated(&agent, received, length, rotation, offset);   instead, from a sender in another frame
+/*own_frames]*/
 /*[limits*/
  *         @name@_set_time(&agent, microseconds);               the robot's clock, if it has one
 /*limits]*/
@@ -43,6 +52,11 @@
 /*[longest_period*/
  * Its training had periods of up to @NAME@_LONGEST_PERIOD; at longer ones the flock may oscillate.
 /*longest_period]*/
+/*[compact*/
+ * Positions are sent modulo @window@, velocities modulo @speed_window@. A neighbour must be nearer than @reach@ and slower than
+ * @speed_reach@ relative to the agent, in every component: what a radio carries from farther away appears at another place,
+ * which @NAME@_RANGE cannot detect. Numbers of agents are at most 65535.
+/*compact]*/
  * Memory: @ram@ bytes of RAM per agent with @NAME@_NEIGHBOURS = @neighbours@ (@slot@ bytes per neighbour),
  * @stack@ bytes of numbers on the stack, @weights@ bytes of constant weights.
  */
@@ -56,8 +70,22 @@
 #define @NAME@_D @D@ /* dimensions */
 #define @NAME@_K @K@ /* hops */
 #define @NAME@_C @C@ /* channels per hop */
+/*[float32*/
 #define @NAME@_RELAYED @relayed@ /* observation values relayed in a message, (K - 1) C D */
 #define @NAME@_MESSAGE @size@ /* bytes per message */
+/*float32]*/
+/*[compact*/
+#define @NAME@_RELAYED @relayed@ /* observation values relayed in a message, @relayed_hops@ C D */
+#define @NAME@_PACKETS @packets@ /* packets per message */
+#define @NAME@_MESSAGE @size@ /* bytes per packet */
+#define @NAME@_LAYOUT @layout@ /* byte 9 of a packet; differs if agents have other units or channels */
+/*compact]*/
+/*[own_frames*/
+#define @NAME@_OWN_FRAMES 1 /* @name@_receive_rotated exists */
+/*own_frames]*/
+/*[decoded*/
+#define @NAME@_VECTORS @vectors@ /* vectors in a packet, the position included */
+/*decoded]*/
 #define @NAME@_OBSTACLE 255 /* group of obstacle agents */
 /*[schedule*/
 #define @NAME@_GAIN_PERIOD @gain_period@ /* period at which the gain is 1, in seconds */
@@ -124,12 +152,20 @@ enum {
     @NAME@_RECEIVED = 0,
     @NAME@_WRONG_LENGTH,
     @NAME@_BAD_MAGIC,     /* does not begin with EF */
-    @NAME@_OTHER_VERSION, /* version of the message format is not 1 */
+    @NAME@_OTHER_VERSION, /* version of the message format is not @format_version@ */
     @NAME@_BAD_VALUE,     /* a value is not finite or too large */
     @NAME@_OWN_NUMBER,    /* sender has this agent's own number */
     @NAME@_NOT_NEWER,     /* not newer than the stored message of its sender */
     @NAME@_FULL,          /* NEIGHBOURS messages are stored, none from farther away */
+/*[plain*/
     @NAME@_NOT_A_NEIGHBOUR /* fixed topology: no neighbour at the first step; 3D: an obstacle agent */
+/*plain]*/
+/*[decoded*/
+    @NAME@_NOT_A_NEIGHBOUR, /* fixed topology: no neighbour at the first step; 3D: an obstacle agent */
+    @NAME@_OTHER_LAYOUT,    /* sizes, channels or units of the message are not those of this agent */
+    @NAME@_BAD_FRAME,       /* rotation is not orthogonal, or offset not finite or too large */
+    @NAME@_NO_STATE         /* this agent has no valid state of its own, to which a message is relative */
+/*decoded]*/
 };
 
 /* The last message of a neighbour. `numbers`: position and velocity in the robots' units, then relayed observations. */
@@ -137,6 +173,10 @@ typedef struct {
     uint32_t sender, step, received_step; /* `received_step` counts this agent's steps, `step` the sender's */
     uint32_t group;
     float numbers[2 * @NAME@_D + @NAME@_RELAYED];
+/*[split*/
+    uint32_t is_complete, arrived; /* whether `numbers` are valid; packets of `step` that have arrived, as bits */
+    float arriving[2 * @NAME@_D + @NAME@_RELAYED]; /* numbers of these packets */
+/*split]*/
 } @name@_neighbour;
 
 typedef struct {
@@ -196,7 +236,7 @@ static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t gro
     agent->group = group;
     agent->count = 0;
     for (n = 0; n < @NAME@_D; n++)
-        agent->position[n] = agent->velocity[n] = 0.0f;
+        agent->position[n] = agent->velocity[n] = @initial_state@;
     for (n = 0; n < @NAME@_K * @NAME@_C * @NAME@_D; n++)
         agent->observations[n] = 0.0f;
 /*[fixed*/
@@ -225,6 +265,7 @@ static inline void @name@_set_time(@name@_agent *agent, uint32_t microseconds)
 }
 
 /*limits]*/
+/*[float32*/
 /* Read a little-endian uint32 on hosts of any byte order. */
 static inline uint32_t @name@_get(const uint8_t *from)
 {
@@ -239,11 +280,82 @@ static inline void @name@_put(uint8_t *to, uint32_t value)
         to[n] = (uint8_t)(value >> (8 * n));
 }
 
+/*float32]*/
+/*[compact*/
+/* Read a little-endian uint16 on hosts of any byte order. */
+static inline uint16_t @name@_get(const uint8_t *from)
+{
+    return (uint16_t)(from[0] | from[1] << 8);
+}
+
+/* Write a little-endian uint16. */
+static inline void @name@_put(uint8_t *to, uint16_t value)
+{
+    to[0] = (uint8_t)value;
+    to[1] = (uint8_t)(value >> 8);
+}
+
+/*compact]*/
 typedef union {
     float number;
     uint32_t bits;
 } @name@_word;
 
+/*[compact*/
+/* Round to the nearest float16, ties to even; at most 65504 in absolute value. */
+static inline uint16_t @name@_to_half(float value)
+{
+    @name@_word word;
+    uint32_t sign;
+    word.number = value;
+    sign = word.bits >> 16 & 0x8000u;
+    word.bits &= 0x7fffffffu;
+    if (word.bits > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u); /* NaN */
+    if (word.bits > 0x477fe000u)
+        return (uint16_t)(sign | 0x7bffu);
+    if (word.bits < 0x38800000u) /* subnormal: a multiple of 2^-24 */
+        return (uint16_t)(sign | (uint32_t)rintf(word.number * 16777216.0f));
+    return (uint16_t)(sign | (word.bits - 0x38000000u + 0xfffu + (word.bits >> 13 & 1u)) >> 13);
+}
+
+/* Return the value of a float16. */
+static inline float @name@_from_half(uint16_t half)
+{
+    const uint32_t exponent = half >> 10 & 31u, fraction = half & 1023u;
+    @name@_word word;
+    word.number = (float)fraction / 16777216.0f;
+    if (exponent > 0)
+        word.bits = (exponent == 31 ? 255u : exponent + 112u) << 23 | fraction << 13;
+    return half >> 15 ? -word.number : word.number;
+}
+
+/* Return the nearest multiple of a quantum, modulo 2^16, of a finite number. */
+static inline uint16_t @name@_quantize(float value, float per_quantum)
+{
+    return (uint16_t)(int32_t)fmodf(rintf(value * per_quantum), 65536.0f);
+}
+
+/* Return the multiple of the quantum that is nearest to `own` and `word` modulo 2^16. */
+static inline float @name@_dequantize(uint16_t word, float own, float quantum, float per_quantum)
+{
+    const int32_t ahead = (uint16_t)(word - @name@_quantize(own, per_quantum));
+    return quantum * (rintf(own * per_quantum) + (float)(ahead < 32768 ? ahead : ahead - 65536));
+}
+
+/*compact]*/
+/*[decoded*/
+/* Return whether a state is finite and not too large. */
+static inline int @name@_is_valid(const float position[@NAME@_D], const float velocity[@NAME@_D])
+{
+    int d, is_valid = 1;
+    for (d = 0; d < @NAME@_D; d++)
+        is_valid &= fabsf(position[d]) <= 1e8f && fabsf(velocity[d]) <= 1e8f;
+    return is_valid;
+}
+
+/*decoded]*/
+/*[float32*/
 /* Write a message. `observations` has the first K - 1 hops, or is NULL (zeros) for leaders and obstacle agents. A robot
  * that detects an obstacle with its sensors can write the obstacle agent's message (group @NAME@_OBSTACLE) and
  * pass it to `receive`. */
@@ -267,10 +379,45 @@ static inline void @name@_write(uint8_t message[@NAME@_MESSAGE], uint32_t sender
         @name@_put(message + 12 + 4 * n, word.bits);
     }
 }
+/*float32]*/
+/*[compact*/
+/* Write a message: @NAME@_PACKETS packets of @NAME@_MESSAGE bytes, one after the other. Each has the position and its part
+ * of the other vectors. `observations` has the first hops, or is NULL (zeros) for leaders and obstacle agents. A robot
+ * that detects an obstacle with its sensors can write the obstacle agent's message (group @NAME@_OBSTACLE) and
+ * pass its packets to `receive`. */
+static inline void @name@_write(uint8_t message[@message_bytes@], uint32_t sender, uint8_t group, uint32_t step,
+                                const float position[@NAME@_D], const float velocity[@NAME@_D],
+                                const float *observations)
+{
+    const int is_valid = @name@_is_valid(position, velocity);
+    int packet, n;
+    for (packet = 0; packet < @NAME@_PACKETS; packet++, message += @NAME@_MESSAGE) {
+        message[0] = 'E';
+        message[1] = 'F';
+        message[2] = 2;
+        message[3] = group;
+        @name@_put(message + 4, (uint16_t)sender);
+        @name@_put(message + 6, (uint16_t)step);
+        message[8] = is_valid ? (uint8_t)(16 * packet + @NAME@_PACKETS) : 0;
+        message[9] = @NAME@_LAYOUT;
+        for (n = 0; n < @NAME@_VECTORS * @NAME@_D; n++) {
+            const int number = n < @NAME@_D ? n : n + packet * (@NAME@_VECTORS - 1) * @NAME@_D;
+            uint16_t word = 0;
+            if (number < @NAME@_D)
+                word = is_valid ? @name@_quantize(position[number], @per_quantum@) : 0;
+            else if (number < 2 * @NAME@_D)
+                word = is_valid ? @name@_quantize(velocity[number - @NAME@_D], @per_speed_quantum@) : 0;
+            else if (observations && number < 2 * @NAME@_D + @NAME@_RELAYED)
+                word = @name@_to_half(observations[number - 2 * @NAME@_D]);
+            @name@_put(message + 10 + 2 * n, word);
+        }
+    }
+}
+/*compact]*/
 
 /* Begin a step: store the measured state and write the message to send, with the observations of the previous step. */
 static inline void @name@_begin(@name@_agent *agent, const float position[@NAME@_D], const float velocity[@NAME@_D],
-                                uint8_t message[@NAME@_MESSAGE])
+                                uint8_t message[@message_bytes@])
 {
     int d;
     for (d = 0; d < @NAME@_D; d++) {
@@ -280,20 +427,126 @@ static inline void @name@_begin(@name@_agent *agent, const float position[@NAME@
     @name@_write(message, agent->number, (uint8_t)agent->group, agent->step, position, velocity, agent->observations);
 }
 
+/*[own_frames*/
+/* result = rotation vector; a rotation of NULL is the identity */
+static inline void @name@_rotate(const float *rotation, const float vector[@NAME@_D], float result[@NAME@_D])
+{
+    int d, e;
+    for (d = 0; d < @NAME@_D; d++) {
+        result[d] = rotation ? 0.0f : vector[d];
+        for (e = 0; e < @NAME@_D && rotation; e++)
+            result[d] += rotation[d * @NAME@_D + e] * vector[e];
+    }
+}
+
+/* Return whether a rotation, if there is one, is orthogonal, and an offset, if there is one, finite and not too large.
+ * Compute the inverse of the rotation, its transpose. */
+static inline int @name@_invert(const float *rotation, const float *offset, float inverse[@NAME@_D * @NAME@_D])
+{
+    int d, e, n, is_valid = 1;
+    for (d = 0; d < @NAME@_D; d++) {
+        is_valid &= !offset || fabsf(offset[d]) <= 1e8f;
+        for (e = 0; e < @NAME@_D && rotation; e++) {
+            float product = d == e ? -1.0f : 0.0f;
+            for (n = 0; n < @NAME@_D; n++)
+                product += rotation[d * @NAME@_D + n] * rotation[e * @NAME@_D + n];
+            is_valid &= fabsf(product) <= 1e-3f;
+            inverse[d * @NAME@_D + e] = rotation[e * @NAME@_D + d];
+        }
+    }
+    return is_valid;
+}
+
+/*own_frames]*/
+/*[decoded*/
+/* Decode the vectors of a message: position, velocity, relayed observations. Return RECEIVED or why it is invalid. */
+/*[own_frames*/
+static inline int @name@_decode(const @name@_agent *agent, const uint8_t *message, const float *rotation,
+                                const float *offset, float numbers[@NAME@_VECTORS * @NAME@_D])
+/*own_frames]*/
+/*[shared_frame*/
+static inline int @name@_decode(const @name@_agent *agent, const uint8_t *message,
+                                float numbers[@NAME@_VECTORS * @NAME@_D])
+/*shared_frame]*/
+{
+    int n, d;
+/*[own_frames*/
+    float to_sender[@NAME@_D * @NAME@_D];
+    if (!@name@_invert(rotation, offset, to_sender))
+        return @NAME@_BAD_FRAME;
+/*own_frames]*/
+    if (!@name@_is_valid(agent->position, agent->velocity))
+        return @NAME@_NO_STATE;
+    for (n = 0; n < @NAME@_VECTORS; n++) {
+/*[float32*/
+        const float limit = n < 2 ? 1e8f : 1e18f;
+        float vector[@NAME@_D];
+        for (d = 0; d < @NAME@_D; d++) {
+            @name@_word word;
+            word.bits = @name@_get(message + 12 + 4 * (n * @NAME@_D + d));
+            vector[d] = word.number;
+            if (!(fabsf(vector[d]) <= limit))
+                return @NAME@_BAD_VALUE;
+        }
+/*float32]*/
+/*[compact*/
+        const int is_position = n == 0, is_velocity = n == 1 && message[8] < 16;
+        const float *own = is_position ? agent->position : agent->velocity;
+/*[shared_frame*/
+        float *vector = numbers + n * @NAME@_D;
+/*shared_frame]*/
+/*[own_frames*/
+        float vector[@NAME@_D], own_at_sender[@NAME@_D];
+        @name@_rotate(rotation ? to_sender : NULL, own, own_at_sender);
+        own = own_at_sender;
+/*own_frames]*/
+        for (d = 0; d < @NAME@_D; d++) {
+            const uint16_t word = @name@_get(message + 10 + 2 * (n * @NAME@_D + d));
+            if (is_position)
+                vector[d] = @name@_dequantize(word, own[d], @quantum@, @per_quantum@);
+            else if (is_velocity)
+                vector[d] = @name@_dequantize(word, own[d], @speed_quantum@, @per_speed_quantum@);
+            else
+                vector[d] = @name@_from_half(word);
+            if (!isfinite(vector[d]))
+                return @NAME@_BAD_VALUE;
+        }
+/*compact]*/
+/*[own_frames*/
+        @name@_rotate(rotation, vector, numbers + n * @NAME@_D);
+        for (d = 0; d < @NAME@_D && n == 0 && offset; d++)
+            numbers[d] = agent->position[d] + offset[d];
+/*own_frames]*/
+    }
+    return @NAME@_RECEIVED;
+}
+
+/*decoded]*/
 /* Return the index of the farthest stored neighbour if it is farther away than the sender of the message, else -1. */
+/*[plain*/
 static inline int @name@_find_farther(const @name@_agent *agent, const uint8_t *message)
+/*plain]*/
+/*[decoded*/
+static inline int @name@_find_farther(const @name@_agent *agent, const float position[@NAME@_D])
+/*decoded]*/
 {
     float most = 0.0f;
     int n, d, farthest = -1;
+/*[plain*/
     for (d = 0; d < @NAME@_D; d++) {
         @name@_word word;
         word.bits = @name@_get(message + 12 + 4 * d);
         most += (agent->position[d] - word.number) * (agent->position[d] - word.number);
     }
+/*plain]*/
+/*[decoded*/
+    for (d = 0; d < @NAME@_D; d++)
+        most += (agent->position[d] - position[d]) * (agent->position[d] - position[d]);
+/*decoded]*/
     for (n = 0; n < agent->count; n++) {
         float square = 0.0f;
         for (d = 0; d < @NAME@_D; d++) {
-            const float offset = agent->position[d] - agent->neighbours[n].numbers[d];
+            const float offset = agent->position[d] - agent->neighbours[n].@newest_numbers@[d];
             square += offset * offset;
         }
         if (square > most) {
@@ -304,17 +557,64 @@ static inline int @name@_find_farther(const @name@_agent *agent, const uint8_t *
     return farthest;
 }
 
-/* Store a message, at any time before `end`. Return @NAME@_RECEIVED or why it was dropped. Safe for arbitrary bytes. */
+/*[split*/
+/* Add a packet to the message that arrives from a neighbour. When all packets of one step have arrived, the message
+ * replaces the last one. */
+static inline void @name@_assemble(@name@_agent *agent, @name@_neighbour *other, const uint8_t *message,
+                                   const float numbers[@NAME@_VECTORS * @NAME@_D])
+{
+    const int packet = message[8] >> 4;
+    int n;
+    if (other->step != @name@_get(message + 6))
+        other->arrived = 0;
+    other->step = @name@_get(message + 6);
+    other->arrived |= 1u << packet;
+    for (n = 0; n < @NAME@_VECTORS * @NAME@_D; n++) {
+        const int number = n < @NAME@_D ? n : n + packet * (@NAME@_VECTORS - 1) * @NAME@_D;
+        if (number < 2 * @NAME@_D + @NAME@_RELAYED)
+            other->arriving[number] = numbers[n];
+    }
+    if (other->arrived != (1u << @NAME@_PACKETS) - 1u)
+        return;
+    other->is_complete = 1;
+    other->received_step = agent->step;
+    other->group = message[3];
+    for (n = 0; n < 2 * @NAME@_D + @NAME@_RELAYED; n++)
+        other->numbers[n] = other->arriving[n];
+}
+
+/*split]*/
+/*[shared_frame*/
+/* Store a @message@, at any time before `end`. Return @NAME@_RECEIVED or why it was dropped. Safe for arbitrary bytes. */
 static inline int @name@_receive(@name@_agent *agent, const uint8_t *message, size_t length)
+/*shared_frame]*/
+/*[own_frames*/
+/* Store a @message@, at any time before `end`, from a sender with a frame of its own. `rotation` (D x D, row by row, or
+ * NULL) turns vectors of its frame into the agent's. `offset` is its position relative to the agent, as measured by the
+ * agent, or NULL if both frames have the same origin. Return @NAME@_RECEIVED or why the @message@ was dropped. Safe for
+ * arbitrary bytes. */
+static inline int @name@_receive_rotated(@name@_agent *agent, const uint8_t *message, size_t length,
+                                         const float *rotation, const float *offset)
+/*own_frames]*/
 {
     int n, at = 0;
     uint32_t sender, step;
+/*[decoded*/
+    float numbers[@NAME@_VECTORS * @NAME@_D];
+/*decoded]*/
     if (length != @NAME@_MESSAGE)
         return @NAME@_WRONG_LENGTH;
     if (message[0] != 'E' || message[1] != 'F')
         return @NAME@_BAD_MAGIC;
-    if (message[2] != 1)
+    if (message[2] != @format_version@)
         return @NAME@_OTHER_VERSION;
+/*[compact*/
+    if (message[9] != @NAME@_LAYOUT)
+        return @NAME@_OTHER_LAYOUT;
+    if ((message[8] & 15) != @NAME@_PACKETS || message[8] >> 4 >= @NAME@_PACKETS)
+        return @NAME@_BAD_VALUE;
+/*compact]*/
+/*[plain*/
     /* Limits keep the squares of values and the fourth powers of distances within the range of float. */
     for (n = 0; n < 2 * @NAME@_D + @NAME@_RELAYED; n++) {
         @name@_word word;
@@ -322,9 +622,10 @@ static inline int @name@_receive(@name@_agent *agent, const uint8_t *message, si
         if (!(fabsf(word.number) <= (n < 2 * @NAME@_D ? 1e8f : 1e18f)))
             return @NAME@_BAD_VALUE;
     }
+/*plain]*/
     sender = @name@_get(message + 4);
-    step = @name@_get(message + 8);
-    if (sender == agent->number)
+    step = @name@_get(message + @step_offset@);
+    if (sender == @own_number@)
         return @NAME@_OWN_NUMBER;
 /*[space*/
     /* Obstacle agents exist in 2D only. */
@@ -338,17 +639,34 @@ static inline int @name@_receive(@name@_agent *agent, const uint8_t *message, si
     if (agent->initial_count >= 0 && n == agent->initial_count)
         return @NAME@_NOT_A_NEIGHBOUR;
 /*fixed]*/
+/*[decoded*/
+/*[shared_frame*/
+    n = @name@_decode(agent, message, numbers);
+/*shared_frame]*/
+/*[own_frames*/
+    n = @name@_decode(agent, message, rotation, offset, numbers);
+/*own_frames]*/
+    if (n != @NAME@_RECEIVED)
+        return n;
+/*decoded]*/
     /* Insert in order of sender, so that sums do not depend on the order of arrival. */
     while (at < agent->count && agent->neighbours[at].sender < sender)
         at++;
     if (at < agent->count && agent->neighbours[at].sender == sender) {
-        /* Steps are counted modulo 2^32. */
-        if ((uint32_t)(step - agent->neighbours[at].step - 1u) >= 0x7fffffffu)
+        /* Steps are counted modulo 2^@step_bits@. */
+/*[whole*/
+        if ((uint@step_bits@_t)(step - agent->neighbours[at].step - 1u) >= 0x@largest_age@u)
             return @NAME@_NOT_NEWER;
+/*whole]*/
+/*[split*/
+        const uint16_t age = (uint16_t)(step - agent->neighbours[at].step);
+        if (age > 0x7fff || (age == 0 && (agent->neighbours[at].arrived >> (message[8] >> 4) & 1u)))
+            return @NAME@_NOT_NEWER;
+/*split]*/
     } else {
         /* No room: replace the farthest neighbour if the sender is nearer. */
         if (agent->count == @NAME@_NEIGHBOURS) {
-            const int farthest = @name@_find_farther(agent, message);
+            const int farthest = @name@_find_farther(agent, @position@);
             if (farthest < 0)
                 return @NAME@_FULL;
             agent->count--;
@@ -359,25 +677,61 @@ static inline int @name@_receive(@name@_agent *agent, const uint8_t *message, si
         }
         for (n = agent->count++; n > at; n--)
             agent->neighbours[n] = agent->neighbours[n - 1];
+/*[split*/
+        agent->neighbours[at].sender = sender;
+        agent->neighbours[at].step = step;
+        agent->neighbours[at].received_step = agent->step;
+        agent->neighbours[at].group = message[3];
+        agent->neighbours[at].is_complete = agent->neighbours[at].arrived = 0;
+/*split]*/
     }
+/*[whole*/
     agent->neighbours[at].sender = sender;
     agent->neighbours[at].step = step;
     agent->neighbours[at].received_step = agent->step;
     agent->neighbours[at].group = message[3];
+/*[plain*/
     for (n = 0; n < 2 * @NAME@_D + @NAME@_RELAYED; n++) {
         @name@_word word;
         word.bits = @name@_get(message + 12 + 4 * n);
         agent->neighbours[at].numbers[n] = word.number;
     }
+/*plain]*/
+/*[decoded*/
+    for (n = 0; n < 2 * @NAME@_D + @NAME@_RELAYED; n++)
+        agent->neighbours[at].numbers[n] = numbers[n];
+/*decoded]*/
+/*whole]*/
+/*[split*/
+    @name@_assemble(agent, &agent->neighbours[at], message, numbers);
+/*split]*/
     return @NAME@_RECEIVED;
 }
 
+/*[own_frames*/
+/* Store a @message@ from a sender with the agent's frame, as above. */
+static inline int @name@_receive(@name@_agent *agent, const uint8_t *message, size_t length)
+{
+    return @name@_receive_rotated(agent, message, length, NULL, NULL);
+}
+
+/*own_frames]*/
+/*[whole*/
 /* Compute r_ij and v_ij in the controller's units. Return |r_ij|^2, or -1 if the neighbour is out of range. */
+/*whole]*/
+/*[split*/
+/* Compute r_ij and v_ij in the controller's units. Return |r_ij|^2, or -1 if the neighbour is out of range or none of
+ * its messages is complete. */
+/*split]*/
 static inline float @name@_relative(const @name@_agent *agent, const @name@_neighbour *other, float r[@NAME@_D],
                                     float v[@NAME@_D])
 {
     float square = 0.0f;
     int d;
+/*[split*/
+    if (!other->is_complete)
+        return -1.0f;
+/*split]*/
     for (d = 0; d < @NAME@_D; d++) {
         r[d] = agent->position[d] - other->numbers[d];
         v[d] = agent->velocity[d] - other->numbers[@NAME@_D + d];
