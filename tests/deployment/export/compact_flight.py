@@ -47,7 +47,7 @@ def compare(
     make: Callable[[int, int], Any],
     compact: CompactFormat,
     orbit: Any = None,
-    steps: int = 5,
+    steps: int = 4,
 ) -> float:
     """Fly exported agents, and give the package's agents the same packets.
 

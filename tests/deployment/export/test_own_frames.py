@@ -69,10 +69,8 @@ def fly(
 @pytest.mark.parametrize(
     ("name", "D", "same_origin", "options", "tolerance"),
     [
-        ("etdagnn", 2, False, {}, 1e-4),
-        ("etdagnn", 3, True, {}, 1e-4),
+        ("etdagnn", 2, True, {}, 1e-4),
         ("etdagnn", 3, False, {"message_bytes": 60}, 0.02),
-        ("starling", 2, False, {}, 1e-4),
         ("starling", 3, False, {}, 1e-4),
         ("starling", 2, True, {"message_bytes": 60}, 0.02),
     ],

@@ -48,8 +48,11 @@ def fly(binary: Path, **variables: str) -> subprocess.CompletedProcess[str]:
         ("tanner-fixed", {"dimensions": 3}, ()),
         ("etdagnn:comm_radius=5:time_scale=15", {"dimensions": 3}, ("-DAGENT_NEIGHBOURS=3",)),
         ("etdagnn", {"message_bytes": 60}, ("-DAGENT_NEIGHBOURS=3",)),
-        ("starling", {"message_bytes": 60, "orbit": ef.Orbit()}, ("-DPACKETS=2", "-DAGENT_LAST_KNOWN=2")),
-        ("starling", {"message_bytes": 60, "dimensions": 3, "own_frames": True}, ("-DPACKETS=3", "-DOWN_FRAMES")),
+        (
+            "starling",
+            {"message_bytes": 60, "dimensions": 3, "own_frames": True},
+            ("-DPACKETS=3", "-DOWN_FRAMES", "-DAGENT_LAST_KNOWN=2"),
+        ),
         ("etdagnn", {"own_frames": True}, ("-DOWN_FRAMES", "-DAGENT_LAST_KNOWN=2")),
         ("tanner-fixed", {"message_bytes": 20, "own_frames": True}, ("-DOWN_FRAMES", "-DAGENT_NEIGHBOURS=3")),
     ],

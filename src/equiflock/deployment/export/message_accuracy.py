@@ -16,7 +16,7 @@ from equiflock.graph.radius_graph import Graph, radius_graph
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.scenarios.random_disk import random_disk
 
-AGENTS, STEPS, SEED = 30, 50, 0
+AGENTS, STEPS, SEED = 30, 30, 0
 TIME_STEP = 0.01
 """In seconds of the controller."""
 MAX_ACCELERATION = 20.0
