@@ -95,7 +95,7 @@ def test_the_arguments_of_ros_2_are_the_rest_of_the_command_line() -> None:
         (("--number", "-1"), "number must be a whole number of at least 0"),
         (("--number", "1", "--rate", "0"), "rate must be a finite number above 0"),
         (("--number", "1", "--listen", "1"), "listen must be below 1"),
-        (("--number", "1", "--step-on-odometry", "--listen", "11"), "listen must be below timeout * rate = 10"),
+        (("--number", "1", "--step-on-measurement", "--listen", "11"), "listen must be below timeout * rate = 10"),
         (("--number", "1", "--group", "255"), "group must be at most 254"),
         (("--number", "1", "--max-range", "0"), "max_range must be"),
     ],
@@ -168,7 +168,7 @@ def test_eight_nodes_fly_as_the_simulator_and_stop_without_odometry(
     start = ef.random_disk(flocks=1, agents=ROBOTS, seed=0, comm_radius=COMM_RADIUS, max_speed=1.0)
     swarm = SwarmHost(start, controller, 1 / RATE, Environment(), None)
     parity = Parity(controller, 1 / RATE, read_program(controller, 2))
-    options = f"--controller {CONTROLLER} --rate {RATE} --step-on-odometry --agents {ROBOTS}".split()
+    options = f"--controller {CONTROLLER} --rate {RATE} --step-on-measurement --agents {ROBOTS}".split()
     options += f"--listen {LISTEN * RATE:g} --timeout {TIMEOUT:g}".split()
     with Host(ROBOTS) as host, run_nodes(ROBOTS, *options, variables=variables) as nodes:
         host.wait_for_nodes()

@@ -35,6 +35,7 @@ COMMANDS = {
     "sweep": ("Sweep", "Evaluate controllers over a grid of flock sizes, radii, hops, radios, bodies and failures."),
     "deploy": ("Deploy", "Run a swarm as one process per agent, and compare it with the simulator."),
     "ros2": ("Ros2", "Fly one robot of a flock as a ROS 2 node."),
+    "mavlink": ("Mavlink", "Fly one vehicle of a flock through its MAVLink autopilot, from its onboard computer."),
     "demo": (
         "Demo",
         "Train a network, test it on unseen flocks beside other controllers, and write films and a report.",

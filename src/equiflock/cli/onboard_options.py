@@ -40,6 +40,8 @@ class OnboardOptions:
     """Share of the period for which a step listens to the others, from its message to its set-point."""
     setpoint: Literal["acceleration", "velocity"] = "acceleration"
     """What the robot is asked for: the controller's acceleration, or its own velocity plus acceleration / rate."""
+    step_on_measurement: bool = False
+    """Begin a step whenever the robot's position arrives, and not by the clock; --rate is then the rate of positions."""
     agents: int | None = None
     """Number of agents in the flock, if known: a step ends as soon as the messages of all others have arrived."""
     group: int = 0
@@ -55,9 +57,9 @@ class OnboardOptions:
     plugin: str | None = None
     """Python module or file to import first, which may register your own controllers."""
 
-    def make_timing(self, begins_on_measurement: bool = False) -> StepTiming:
+    def make_timing(self) -> StepTiming:
         """Return the timing of the robot's steps."""
-        return StepTiming(self.rate, self.listen, self.timeout, begins_on_measurement, self.agents)
+        return StepTiming(self.rate, self.listen, self.timeout, self.step_on_measurement, self.agents)
 
     def make_agent_settings(self) -> OnboardAgent:
         """Return the settings of the agent. Raise InputError if the number is missing."""
@@ -66,7 +68,7 @@ class OnboardOptions:
         max_range = self.max_range
         if max_range is None:
             max_range = read_own_radius(self.controller) or math.inf
-        period = self.make_timing(begins_on_measurement=True).period + check_nonnegative("delay", self.delay)
+        period = self.make_timing().period + check_nonnegative("delay", self.delay)
         return OnboardAgent(self.number, self.dimensions, period, self.group, self.last_known, max_range)
 
     def load_controller(self) -> Controller:

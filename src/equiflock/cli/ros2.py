@@ -26,8 +26,6 @@ class Ros2(OnboardOptions):
     Ctrl-C publishes a set-point of zero and prints a summary.
     """
 
-    step_on_odometry: bool = False
-    """Begin a step with each odometry message, and not by the node's clock; --rate must then be the rate of odometry."""
     leader: bool = False
     """Lead: follow the target velocity, zero if it is older than --timeout, and send messages without observations."""
     frame: str = "map"
@@ -45,7 +43,7 @@ class Ros2(OnboardOptions):
 
     def run(self) -> None:
         """Run the node until Ctrl-C, then print a summary."""
-        timing, settings = self.make_timing(self.step_on_odometry), self._make_settings()
+        timing, settings = self.make_timing(), self._make_settings()
         check_ros2()
         target = TargetVelocity(self.dimensions, self.timeout) if self.leader else None
         get_target = None if target is None else lambda: target.get(time.monotonic())
