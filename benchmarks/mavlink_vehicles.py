@@ -21,7 +21,7 @@ import numpy as np
 
 import equiflock as ef
 from equiflock.cli.terminal import out, print_table
-from ros2 import EXIT_TIMEOUT, START_TIMEOUT, compute_variance, parse_counts, stop_nodes
+from ros2 import START_TIMEOUT, compute_variance, parse_counts, stop_nodes
 
 FLIGHTS, ROBOTS, RATE, SECONDS, MOVES_PER_SECOND = 3, 3, 50, 20, 100
 COMM_RADIUS, ALTITUDE, MAX_ACCELERATION = 5.0, 10.0, 4.0
@@ -94,9 +94,7 @@ def find_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def run_robots(
-    robots: int, *options: str
-) -> Iterator[tuple[list[subprocess.Popen[str]], list[Vehicle]]]:
+def run_robots(robots: int, *options: str) -> Iterator[tuple[list[subprocess.Popen[str]], list[Vehicle]]]:
     """Start `equiflock mavlink` with these options for robots 0, 1, ... with their vehicles, and wait until all hear.
 
     Kill those that the block has not stopped.
@@ -134,9 +132,7 @@ def wait_for_heartbeats(vehicles: Sequence[Vehicle]) -> None:
 
 def fly(seed: int) -> list[str]:
     """Fly a flock in real time. Return a row of the table."""
-    flock = ef.random_disk(
-        flocks=1, agents=ROBOTS, seed=seed, comm_radius=COMM_RADIUS, max_speed=1.0, min_degree=1
-    )
+    flock = ef.random_disk(flocks=1, agents=ROBOTS, seed=seed, comm_radius=COMM_RADIUS, max_speed=1.0, min_degree=1)
     positions, velocities = (np.pad(array[0], ((0, 0), (0, 1))) for array in flock.arrays[:2])
     positions[:, 2] = ALTITUDE
     first = velocities.copy()

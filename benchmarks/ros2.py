@@ -114,10 +114,10 @@ class Host:
 @contextmanager
 def run_nodes(robots: int, *options: str, variables: dict[str, str]) -> Iterator[list[subprocess.Popen[str]]]:
     """Start `equiflock ros2` with these options for robots 0, 1, ...; kill those that the block has not stopped."""
+    command = sys.executable, "-m", "equiflock", "ros2"
     nodes = [
         subprocess.Popen(
-            [sys.executable, "-m", "equiflock", "ros2", "--number", str(i), *options]
-            + ["--ros-args", "-r", f"__ns:=/robot{i}"],
+            [*command, "--number", str(i), *options, "--ros-args", "-r", f"__ns:=/robot{i}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -187,7 +187,9 @@ def fly(seed: int) -> list[str]:
 
 def main() -> None:
     header = "seed", "missed", "silences", "received", "variance", "at the end", "late moves"
-    print_table(f"{ROBOTS} ROS 2 nodes at {RATE} Hz under {CONTROLLER}", (header, [fly(seed) for seed in range(FLIGHTS)]))
+    print_table(
+        f"{ROBOTS} ROS 2 nodes at {RATE} Hz under {CONTROLLER}", (header, [fly(seed) for seed in range(FLIGHTS)])
+    )
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     out.print(f"{os.cpu_count()} cores; load average over 1, 5 and 15 minutes, including ours: {load}", highlight=False)
 

@@ -39,11 +39,17 @@ def make_odometry(frame: str = "map", child: str = "base_link", yaw: float = 0.0
     return SimpleNamespace(header=SimpleNamespace(frame_id=frame), child_frame_id=child, **nested)
 
 
+def read(odometry: Any, dimensions: int) -> tuple[list[float], list[float]]:
+    measured = read_odometry(odometry, "map", dimensions)
+    assert not isinstance(measured, str)
+    return measured
+
+
 def test_the_twist_is_rotated_from_the_robots_frame_into_the_shared_one() -> None:
-    position, velocity = read_odometry(make_odometry(yaw=math.pi / 2), "map", 2)
+    position, velocity = read(make_odometry(yaw=math.pi / 2), 2)
     assert position == [1.0, 2.0]
     np.testing.assert_allclose(velocity, [0.0, 0.5], atol=1e-15)
-    position, velocity = read_odometry(make_odometry(yaw=math.pi), "map", 3)
+    position, velocity = read(make_odometry(yaw=math.pi), 3)
     assert position == [1.0, 2.0, 3.0]
     np.testing.assert_allclose(velocity, [-0.5, 0.0, 0.25], atol=1e-15)
 
@@ -82,7 +88,11 @@ def test_a_target_velocity_has_as_many_numbers_as_dimensions() -> None:
 def test_the_arguments_of_ros_2_are_the_rest_of_the_command_line() -> None:
     words = ["ros2", "--number", "3", "--ros-args", "-r", "__ns:=/a b"]
     assert join_ros_arguments(words) == [*words[:3], "--ros-args=-r '__ns:=/a b'"]
-    assert join_ros_arguments(["--ros-args", "-p", "x:=1", "--", "--rate", "9"]) == ["--ros-args=-p x:=1", "--rate", "9"]
+    assert join_ros_arguments(["--ros-args", "-p", "x:=1", "--", "--rate", "9"]) == [
+        "--ros-args=-p x:=1",
+        "--rate",
+        "9",
+    ]
     assert join_ros_arguments(words[:3]) == words[:3]
     with pytest.raises(InputError, match="must be given once"):
         join_ros_arguments(["--ros-args", "-r", "a:=b", "--", "--ros-args"])
@@ -100,7 +110,9 @@ def test_the_arguments_of_ros_2_are_the_rest_of_the_command_line() -> None:
         (("--number", "1", "--max-range", "0"), "max_range must be"),
     ],
 )
-def test_wrong_options_are_one_line(arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_are_one_line(
+    arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     printed = failure(capsys, "ros2", *arguments)
     assert expected in printed
     assert len(printed.strip().splitlines()) == 1

@@ -49,7 +49,7 @@ class Mavlink(OnboardOptions):
     """Python module or file to import first, which may register your own controllers."""
 
     def run(self) -> None:
-        """Fly until Ctrl-C, then ask for zero velocity and print a summary; exit with code 1 if the vehicle is silent."""
+        """Fly until Ctrl-C, ask for zero velocity and print a summary. Exit with code 1 if the vehicle falls silent."""
         timing, settings = self.make_timing(), self._make_vehicle_settings()
         number = self.make_agent_settings().number
         peers = [parse_address(peer) for peer in self.peers.split(",") if peer.strip()]

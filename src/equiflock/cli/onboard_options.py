@@ -41,7 +41,7 @@ class OnboardOptions:
     setpoint: Literal["acceleration", "velocity"] = "acceleration"
     """What the robot is asked for: the controller's acceleration, or its own velocity plus acceleration / rate."""
     step_on_measurement: bool = False
-    """Begin a step whenever the robot's position arrives, and not by the clock; --rate is then the rate of positions."""
+    """Begin a step whenever the robot's position arrives, not by the clock; --rate is then the rate of positions."""
     agents: int | None = None
     """Number of agents in the flock, if known: a step ends as soon as the messages of all others have arrived."""
     group: int = 0
@@ -49,7 +49,7 @@ class OnboardOptions:
     last_known: int = 0
     """Number of further steps for which the last message of a silent neighbour is used."""
     max_range: float | None = None
-    """Distance beyond which messages are not used; by default the controller's comm_radius. A network carries farther."""
+    """Distance beyond which messages are not used; by default comm_radius of the controller. Networks carry farther."""
     delay: float = 0.0
     """Usual delay of messages in seconds, by which a controller with a gain schedule lowers its gain."""
     timeout: float = 0.5
@@ -108,6 +108,6 @@ def describe_missing_units(name: str) -> str | None:
     if "comm_radius" in split_unit_options(options)[0] or read_own_radius(name) != 1.0:
         return None
     return (
-        f"{name} is in units of its communication radius, R = 1, and flies as fast as in its training: to scale it to a "
-        f"robot in metres and seconds, use {head}:comm_radius=..:time_scale=.. (equiflock fit chooses the time scale)"
+        f"{name} is for comm_radius = 1 and is not scaled to a robot in metres and seconds: to scale it, use "
+        f"{head}:comm_radius=..:time_scale=.. (equiflock fit chooses the time scale)"
     )

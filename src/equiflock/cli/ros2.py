@@ -21,9 +21,9 @@ ROS_OPTION = "--ros-args"
 class Ros2(OnboardOptions):
     """Fly one robot of a flock as a ROS 2 node.
 
-    The node reads nav_msgs/Odometry, exchanges messages with the other robots on a topic (std_msgs/UInt8MultiArray), and
-    publishes set-points: geometry_msgs/AccelStamped, or TwistStamped for velocities. The messages are not authenticated.
-    Ctrl-C publishes a set-point of zero and prints a summary.
+    The node reads nav_msgs/Odometry, exchanges messages with the other robots on a topic (std_msgs/UInt8MultiArray),
+    and publishes set-points: geometry_msgs/AccelStamped, or TwistStamped for velocities. Messages are checked, but not
+    authenticated. Without odometry for --timeout seconds, and at Ctrl-C, set-points are zero.
     """
 
     leader: bool = False

@@ -12,10 +12,10 @@ UNIT_TOLERANCE = 0.01
 
 
 def rotate_by_quaternion(vector: Sequence[float], quaternion: Sequence[float]) -> Vector:
-    """Return a vector (x, y, z) of a robot's own frame in the frame in which `quaternion` (x, y, z, w) is its orientation.
+    """Return a vector (x, y, z) of a robot's own frame in the frame in which the robot has this orientation.
 
-    The quaternion has a norm near 1 (see `is_orientation`) and is normalized: v + 2 w (q x v) + 2 q x (q x v), where q
-    is (x, y, z).
+    The quaternion (x, y, z, w) has a norm near 1 (see `is_orientation`) and is normalized. With q = (x, y, z) the
+    result is v + 2 w (q x v) + 2 q x (q x v).
     """
     norm = math.hypot(*quaternion)
     q, w = tuple(number / norm for number in quaternion[:3]), quaternion[3] / norm

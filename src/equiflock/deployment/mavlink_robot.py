@@ -51,9 +51,8 @@ class MavlinkRobot:
             output = self.steps.advance(time.monotonic())
             self._report_state()
             if self.steps.state == "silent":
-                raise VehicleSilentError(
-                    f"the vehicle sent no LOCAL_POSITION_NED for {self.steps.timing.timeout:g} s: asking it for zero velocity"
-                )
+                silence = f"sent no LOCAL_POSITION_NED for {self.steps.timing.timeout:g} s"
+                raise VehicleSilentError(f"the vehicle {silence}: asking it for zero velocity")
             if output.setpoint is not None and not self._leads:
                 self.vehicle.send_setpoint(output.setpoint)
             if output.message is not None:
@@ -73,7 +72,7 @@ class MavlinkRobot:
         """Wait for the vehicle or a message until that time, and pass on what has come."""
         self.vehicle.send_heartbeat(time.monotonic())
         wait = min(max(until - time.monotonic(), 0.0), HEARTBEAT_INTERVAL)
-        select.select([self.vehicle, self.peers], [], [], wait)
+        select.select([self.vehicle.fileno(), self.peers.fileno()], [], [], wait)
         for message in self.peers.receive():
             self.steps.receive(message, time.monotonic())
         measured = self.vehicle.read()

@@ -157,9 +157,7 @@ class MavlinkVehicle:
     def _is_from_vehicle(self, message: Any) -> bool:
         """Return whether a message is from the vehicle. At its first one, request positions at the rate."""
         kind, system = message.get_type(), message.get_srcSystem()
-        is_autopilot = kind == "LOCAL_POSITION_NED" or (
-            kind == "HEARTBEAT" and message.autopilot != INVALID_AUTOPILOT
-        )
+        is_autopilot = kind == "LOCAL_POSITION_NED" or (kind == "HEARTBEAT" and message.autopilot != INVALID_AUTOPILOT)
         if self.system_id is None and is_autopilot:
             self.system_id = system
         if system != self.system_id or kind == "BAD_DATA":

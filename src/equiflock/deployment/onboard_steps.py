@@ -138,8 +138,15 @@ class OnboardSteps:
             return math.inf
         if self.state == "silent":
             return self._tick
-        due = self._began_at + self.timing.listen_seconds if self._is_open else self._next_begin
+        due = self._next_end if self._is_open else self._next_begin
         return min(due, self._measured_at + self.timing.timeout)
+
+    @property
+    def _next_end(self) -> float:
+        """When the open step ends: at once if all others were received, or if a new measurement begins the next one."""
+        others = math.inf if self.timing.agents is None else self.timing.agents - 1
+        is_next_due = self.timing.begins_on_measurement and self._has_new_measurement
+        return -math.inf if is_next_due or len(self._senders) >= others else self._began_at + self.timing.listen_seconds
 
     @property
     def _next_begin(self) -> float:
@@ -173,7 +180,7 @@ class OnboardSteps:
             return self._stop(now)
         if self.state == "waiting":
             return Output()
-        setpoint = self._end(now) if self._is_open and self._is_end_due(now) else None
+        setpoint = self._end(now) if self._is_open and now >= self._next_end else None
         message = self._begin(now) if not self._is_open and now >= self._next_begin else None
         return Output(message, setpoint)
 
@@ -181,12 +188,6 @@ class OnboardSteps:
         """Return the set-point of a robot that has to stop."""
         zero = (0.0,) * len(self._measured[0])
         return Setpoint(zero, zero)
-
-    def _is_end_due(self, now: float) -> bool:
-        """Return whether the listening time is over, a new measurement begins the next step, or all were received."""
-        is_next_due = self.timing.begins_on_measurement and self._has_new_measurement
-        others = math.inf if self.timing.agents is None else self.timing.agents - 1
-        return is_next_due or len(self._senders) >= others or now >= self._began_at + self.timing.listen_seconds
 
     def _begin(self, now: float) -> bytes:
         """Begin a step. Return the message to send."""

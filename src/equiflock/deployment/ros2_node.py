@@ -21,7 +21,7 @@ SetpointKind: TypeAlias = Literal["acceleration", "velocity"]
 """What a robot is asked for: an acceleration, or the velocity that it shall have a period later."""
 MODULES = ("rclpy", "geometry_msgs", "nav_msgs", "std_msgs")
 FLOCK_DEPTH = 256
-"""Messages of the flock that wait for the node, of all senders together. The 5 of ROS 2's sensor data would lose some."""
+"""Messages of the flock, of all senders together, that wait for the node; the 5 of ROS 2's sensor data lose some."""
 LONGEST_WAIT = 0.1
 """Seconds after which the node notices Ctrl-C at the latest."""
 OWN_NUMBER_REASON = "sender has this agent's own number"
@@ -79,8 +79,8 @@ def check_frame(name: str, frame_id: str, frame: str) -> None:
     """Raise InputError if a message is in another frame than the one that the robots share."""
     if frame_id != frame:
         raise InputError(
-            f"{name} must be in the frame {frame!r}, which all robots share, but its frame_id is {shorten_repr(frame_id)}: "
-            "transform it, or name the frame of all robots with --frame"
+            f"{name} must be in the frame {frame!r}, which all robots share, but its frame_id is "
+            f"{shorten_repr(frame_id)}: transform it, or name the frame of all robots with --frame"
         )
 
 
@@ -121,8 +121,8 @@ class Ros2Node:
                 f"equiflock_{settings.number}", context=self._context, start_parameter_services=False
             )
         except Exception as error:  # rclpy has no common class of errors for wrong arguments
-            reason = " ".join(str(error).split())
-            raise InputError(f"ROS 2 does not accept the arguments {shorten_repr(settings.ros_arguments)}: {reason}") from None
+            given, reason = shorten_repr(settings.ros_arguments), " ".join(str(error).split())
+            raise InputError(f"ROS 2 does not accept the arguments {given}: {reason}") from None
         self._log = self._node.get_logger()
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
