@@ -107,6 +107,16 @@ def test_messages_before_the_first_measurement_are_used_unless_they_are_old() ->
     assert steps.counts.received == 1
 
 
+def test_a_message_that_was_read_too_late_is_dropped() -> None:
+    steps = make_steps()
+    steps.measure(PLACE, SPEED, 0.0)
+    steps.advance(0.0)
+    assert steps.receive(make_message(7), 0.01, age=0.09) is None
+    assert steps.receive(make_message(8), 0.01, age=0.11) == "waited for longer than a step to be read"
+    assert (steps.counts.received, steps.counts.dropped.total()) == (1, 1)
+    assert end_step(steps, LISTEN).acceleration == (1.0, -1.0)
+
+
 def test_a_step_ends_early_when_all_others_have_been_received() -> None:
     steps = make_steps(agents=3)
     steps.measure(PLACE, SPEED, 0.0)

@@ -47,11 +47,14 @@ class Ros2(OnboardOptions):
         check_ros2()
         target = TargetVelocity(self.dimensions, self.timeout) if self.leader else None
         get_target = None if target is None else lambda: target.get(time.monotonic())
-        with self.open_steps(timing, get_target) as steps:
+        # Ctrl-C is the normal way to stop a node, not an error.
+        with (
+            self.open_steps(timing, get_target) as steps,
+            suppress(KeyboardInterrupt),
+            Ros2Node(steps, settings, target) as node,
+        ):
             try:
-                # Ctrl-C is the normal way to stop a node, not an error.
-                with suppress(KeyboardInterrupt), Ros2Node(steps, settings, target) as node:
-                    node.run()
+                node.run()
             finally:
                 print_line(f"robot {settings.number}: {steps.counts.summary}")
 

@@ -22,6 +22,7 @@ MAX_EARLY_MESSAGES = 256
 """Most messages that are kept for the first step."""
 MAX_ECHOES = 8
 """Number of own messages that are recognized if the network returns them."""
+OLD_MESSAGE_REASON = "waited for longer than a step to be read"
 MAX_LATE_PERIODS = 2
 """Periods after which an open step is given up: its acceleration is for a state of the past."""
 
@@ -149,6 +150,11 @@ class OnboardSteps:
         return -math.inf if is_next_due or len(self._senders) >= others else self._began_at + self.timing.listen_seconds
 
     @property
+    def _message_lifetime(self) -> float:
+        """Seconds for which a message waits for the step that uses it."""
+        return max(self.timing.period, self.timing.listen_seconds)
+
+    @property
     def _next_begin(self) -> float:
         if self.timing.begins_on_measurement:
             return -math.inf if self._has_new_measurement else math.inf
@@ -160,15 +166,18 @@ class OnboardSteps:
         if self.state != "flying":
             self.state, self._tick = "flying", now
 
-    def receive(self, message: bytes, now: float) -> str | None:
+    def receive(self, message: bytes, now: float, age: float = 0.0) -> str | None:
         """Store a message of another agent. Return None, or why it was dropped.
 
-        A copy of an own message, which the network returned, is ignored.
+        `age` is for how many seconds it has waited to be read: on a busy computer, old messages would be a delay that
+        the controller does not know of. A copy of an own message, which the network returned, is ignored.
         """
         if message in self._echoes:
             return None
+        if age > self._message_lifetime:
+            return self._drop(OLD_MESSAGE_REASON)
         if self.state != "flying":
-            self._early.append((now, message))
+            self._early.append((now - age, message))
             return None
         return self._pass_on(message)
 
@@ -201,10 +210,9 @@ class OnboardSteps:
             self._tick += (gap + 1) * self.timing.period
         self._began_at, self._is_open, self._has_new_measurement = now, True, False
         # A message may come before the first measurement, if its sender was measured first.
-        window = max(self.timing.period, self.timing.listen_seconds)
         while self._early:
             arrived, message = self._early.popleft()
-            if now - arrived <= window:
+            if now - arrived <= self._message_lifetime:
                 self._pass_on(message)
         message = self.agent.begin(*self._measured)
         self._echoes.append(message)
@@ -250,10 +258,13 @@ class OnboardSteps:
 
     def _pass_on(self, message: bytes) -> str | None:
         """Pass a message to the agent. Return None, or why it was dropped, and count it."""
-        reason = self.agent.receive(message)
-        if reason is None:
-            self.counts.received += 1
-            self._senders.add(MESSAGE_HEADER.unpack_from(message)[3])
-        else:
-            self.counts.dropped[reason] += 1
+        if (reason := self.agent.receive(message)) is not None:
+            return self._drop(reason)
+        self.counts.received += 1
+        self._senders.add(MESSAGE_HEADER.unpack_from(message)[3])
+        return None
+
+    def _drop(self, reason: str) -> str:
+        """Count a dropped message. Return the reason."""
+        self.counts.dropped[reason] += 1
         return reason

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -75,6 +75,12 @@ def read_velocity(twist: Any, frame: str, dimensions: int) -> list[float] | str:
     return velocity[:dimensions]
 
 
+def compute_age(info: Mapping[str, Any]) -> float:
+    """Return for how many seconds a message of ROS 2 has waited in the queue of its subscription; 0 if unknown."""
+    received = info.get("received_timestamp") or 0
+    return max(time.time_ns() - received, 0) / 1e9 if received else 0.0
+
+
 def check_frame(name: str, frame_id: str, frame: str) -> None:
     """Raise InputError if a message is in another frame than the one that the robots share."""
     if frame_id != frame:
@@ -135,7 +141,7 @@ class Ros2Node:
 
     def __exit__(self, *error: object) -> None:
         """Ask the robot to stop if it was asked for anything else, and leave ROS 2."""
-        if self.steps.state != "waiting":
+        if self.steps.state != "waiting" and self._context.ok():
             self._publish(Output(setpoint=self.steps.make_zero_setpoint()))
         self._executor.shutdown()
         self._node.destroy_node()
@@ -144,10 +150,14 @@ class Ros2Node:
     def run(self) -> None:
         """Run the steps until an exception, such as KeyboardInterrupt, or until ROS 2 is shut down."""
         while self._context.ok():
-            self._publish(self.steps.advance(time.monotonic()))
-            self._report_state()
-            wait = self.steps.next_time - time.monotonic()
-            self._executor.spin_once(timeout_sec=min(max(wait, 0.0), LONGEST_WAIT))
+            self.spin_once()
+
+    def spin_once(self) -> None:
+        """Do what is due, and wait for the next time that something is, or for one message."""
+        self._publish(self.steps.advance(time.monotonic()))
+        self._report_state()
+        wait = self.steps.next_time - time.monotonic()
+        self._executor.spin_once(timeout_sec=min(max(wait, 0.0), LONGEST_WAIT))
 
     def _create_endpoints(self) -> None:
         """Create publishers and subscriptions. Messages and measurements are best effort: the newest one counts."""
@@ -170,15 +180,15 @@ class Ros2Node:
         if self.target is not None:
             node.create_subscription(TwistStamped, settings.velocity_topic, self._set_target, newest)
 
-    def _measure(self, odometry: Any) -> None:
+    def _measure(self, odometry: Any, info: Mapping[str, Any]) -> None:
         measured = read_odometry(odometry, self.settings.frame, self.settings.dimensions)
         if isinstance(measured, str):
             self._warn_once(f"dropped odometry: {measured}")
         else:
-            self.steps.measure(*measured, time.monotonic())
+            self.steps.measure(*measured, time.monotonic() - compute_age(info))
 
-    def _receive(self, message: Any) -> None:
-        reason = self.steps.receive(bytes(message.data), time.monotonic())
+    def _receive(self, message: Any, info: Mapping[str, Any]) -> None:
+        reason = self.steps.receive(bytes(message.data), time.monotonic(), compute_age(info))
         if reason is not None:
             self._log.debug(f"dropped a message: {reason}")
         if reason == OWN_NUMBER_REASON:
