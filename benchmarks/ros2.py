@@ -17,13 +17,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 import equiflock as ef
 from equiflock.cli.terminal import out, print_table
-from equiflock.deployment.ros2_node import FLOCK_DEPTH
 
 FLIGHTS, ROBOTS, RATE, STEPS, MOVES_PER_SECOND = 3, 8, 20, 200, 50
 COMM_RADIUS = 3.0
@@ -33,11 +34,21 @@ EXIT_TIMEOUT = 20.0
 START_TIMEOUT = 60.0
 """Seconds that nodes may take to start and to find each other."""
 MAX_ACCELERATION = 4.0
+MAX_DOMAIN = 101
+"""Domains of ROS 2 up to this one have ports outside of those that the system gives away."""
 
 
-def make_environment(domain: int) -> dict[str, str]:
-    """Return variables of ROS 2 that keep nodes on this machine, and apart from others with another domain."""
-    return {"ROS_DOMAIN_ID": str(domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+def make_environment(domain: int, log_dir: str | Path) -> dict[str, str]:
+    """Return variables of ROS 2 that keep nodes on this machine, and apart from others with another domain.
+
+    Logs are in `log_dir`, and there is no shared memory, whose files would outlive a killed process.
+    """
+    return {
+        "ROS_DOMAIN_ID": str(domain),
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        "ROS_LOG_DIR": str(log_dir),
+        "FASTDDS_BUILTIN_TRANSPORTS": "UDPv4",
+    }
 
 
 class Host:
@@ -48,8 +59,6 @@ class Host:
         from geometry_msgs.msg import AccelStamped
         from nav_msgs.msg import Odometry
         from rclpy.executors import SingleThreadedExecutor
-        from rclpy.qos import QoSProfile, ReliabilityPolicy
-        from std_msgs.msg import UInt8MultiArray
 
         self._context, self._odometry_type = rclpy.Context(), Odometry
         rclpy.init(context=self._context)
@@ -58,13 +67,9 @@ class Host:
         self._executor.add_node(self._node)
         self.setpoints: list[list[tuple[float, float, float]]] = [[] for _ in range(robots)]
         """Accelerations received, by robot."""
-        self.messages = 0
-        """Messages of the flock that were received, of all robots."""
         self._publishers = [self._node.create_publisher(Odometry, f"/robot{i}/odom", 10) for i in range(robots)]
         for i in range(robots):
             self._node.create_subscription(AccelStamped, f"/robot{i}/setpoint", self._make_callback(i), 100)
-        best_effort = QoSProfile(depth=FLOCK_DEPTH, reliability=ReliabilityPolicy.BEST_EFFORT)
-        self._node.create_subscription(UInt8MultiArray, "/flock", self._count_message, best_effort)
 
     def __enter__(self) -> Host:
         return self
@@ -107,9 +112,6 @@ class Host:
 
         return keep
 
-    def _count_message(self, message: Any) -> None:
-        self.messages += 1
-
 
 @contextmanager
 def run_nodes(robots: int, *options: str, variables: dict[str, str]) -> Iterator[list[subprocess.Popen[str]]]:
@@ -151,10 +153,8 @@ def compute_variance(velocities: Any) -> float:
     return float(np.square(velocities - velocities.mean(axis=0)).sum(axis=1).mean())
 
 
-def fly(seed: int) -> list[str]:
+def fly(seed: int, variables: dict[str, str]) -> list[str]:
     """Fly a flock in real time. Return a row of the table."""
-    variables = make_environment(100 - seed)
-    os.environ.update(variables)
     flock = ef.random_disk(flocks=1, agents=ROBOTS, seed=seed, comm_radius=COMM_RADIUS, max_speed=1.0)
     positions, velocities = flock.positions[0].copy(), flock.velocities[0].copy()
     options = "--controller", CONTROLLER, "--rate", str(RATE)
@@ -187,9 +187,11 @@ def fly(seed: int) -> list[str]:
 
 def main() -> None:
     header = "seed", "missed", "silences", "received", "variance", "at the end", "late moves"
-    print_table(
-        f"{ROBOTS} ROS 2 nodes at {RATE} Hz under {CONTROLLER}", (header, [fly(seed) for seed in range(FLIGHTS)])
-    )
+    with TemporaryDirectory() as folder:
+        variables = make_environment(1 + os.getpid() % MAX_DOMAIN, folder)
+        os.environ.update(variables)
+        rows = [fly(seed, variables) for seed in range(FLIGHTS)]
+    print_table(f"{ROBOTS} ROS 2 nodes at {RATE} Hz under {CONTROLLER}", (header, rows))
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     out.print(f"{os.cpu_count()} cores; load average over 1, 5 and 15 minutes, including ours: {load}", highlight=False)
 

@@ -24,7 +24,7 @@ from equiflock.deployment.ros2_node import Ros2Node, Ros2Settings, check_ros2, c
 from equiflock.deployment.swarm_host import SwarmHost
 from equiflock.deployment.swarm_results import Parity
 from equiflock.simulation.environment import Environment
-from ros2 import COMM_RADIUS, CONTROLLER, RATE, Host, make_environment, parse_counts, run_nodes, stop_nodes
+from ros2 import COMM_RADIUS, CONTROLLER, MAX_DOMAIN, RATE, Host, make_environment, parse_counts, run_nodes, stop_nodes
 from tests.cli.commands import failure
 
 ROBOTS, STEPS = 8, 40
@@ -140,7 +140,7 @@ def test_a_missing_extra_is_one_line(capsys: pytest.CaptureFixture[str], monkeyp
 
 
 @pytest.fixture(scope="module")
-def variables() -> dict[str, str]:
+def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Environment variables of nodes; skip the test where ROS 2 is missing, and fail there in CI."""
     try:
         check_ros2()
@@ -148,8 +148,7 @@ def variables() -> dict[str, str]:
         if os.environ.get("CI"):
             pytest.fail(str(error))
         pytest.skip(f"{error}: no ROS 2 node was tested")
-    # Domains up to 101 have ports outside of those that the system gives away.
-    return make_environment(1 + os.getpid() % 100)
+    return make_environment(1 + os.getpid() % MAX_DOMAIN, tmp_path_factory.mktemp("log"))
 
 
 def list_commands(host: Host) -> list[list[tuple[float, ...]]]:

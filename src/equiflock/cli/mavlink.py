@@ -45,8 +45,6 @@ class Mavlink(OnboardOptions):
     """Seconds to wait for the first position."""
     leader: bool = False
     """Lead: the pilot flies the vehicle; only messages are sent, without observations, and no set-points."""
-    plugin: str | None = None
-    """Python module or file to import first, which may register your own controllers."""
 
     def run(self) -> None:
         """Fly until Ctrl-C, ask for zero velocity and print a summary. Exit with code 1 if the vehicle falls silent."""

@@ -19,7 +19,7 @@ from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.deployment.export.program import check_local
 from equiflock.deployment.exported_agents import Agent
 from equiflock.deployment.onboard_agent import LEADER_RESPONSE, LeaderAgent, OnboardAgent, export_onboard_agent
-from equiflock.deployment.onboard_steps import OnboardSteps, StepTiming
+from equiflock.deployment.onboard_steps import OnboardSteps, SetpointKind, StepTiming
 from equiflock.protocols import Controller
 
 
@@ -38,7 +38,7 @@ class OnboardOptions:
     """Steps per second, the same on all robots."""
     listen: float = 0.5
     """Share of the period for which a step listens to the others, from its message to its set-point."""
-    setpoint: Literal["acceleration", "velocity"] = "acceleration"
+    setpoint: SetpointKind = "acceleration"
     """What the robot is asked for: the controller's acceleration, or its own velocity plus acceleration / rate."""
     step_on_measurement: bool = False
     """Begin a step whenever the robot's position arrives, not by the clock; --rate is then the rate of positions."""

@@ -11,15 +11,13 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock._runtime.imports import require_modules
 from equiflock.deployment.coordinates import Vector, swap_ned_and_enu
-from equiflock.deployment.onboard_steps import Setpoint
+from equiflock.deployment.onboard_steps import Setpoint, SetpointKind
 
-SetpointKind: TypeAlias = Literal["acceleration", "velocity"]
-"""What the vehicle is asked for."""
 CONNECTIONS = ("udp:", "udpin:", "udpout:", "tcp:", "/dev/")
 """How an address begins: a UDP port to listen on (udp, udpin), an address to send to (udpout), TCP, a serial line."""
 ONBOARD_COMPUTER, ONBOARD_CONTROLLER_TYPE = 191, 18

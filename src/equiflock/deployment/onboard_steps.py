@@ -18,6 +18,8 @@ from equiflock.deployment.link_frames import MESSAGE_HEADER
 
 State: TypeAlias = Literal["waiting", "flying", "silent"]
 """Whether the robot waits for its first measurement, flies, or has had no measurement for the timeout."""
+SetpointKind: TypeAlias = Literal["acceleration", "velocity"]
+"""What a robot is asked for: an acceleration, or the velocity that it shall have a period later."""
 MAX_EARLY_MESSAGES = 256
 """Most messages that are kept for the first step."""
 MAX_ECHOES = 8

@@ -9,16 +9,14 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock._runtime.imports import require_modules
 from equiflock.deployment.coordinates import is_orientation, rotate_by_quaternion
 from equiflock.deployment.onboard_agent import TargetVelocity
-from equiflock.deployment.onboard_steps import OnboardSteps, Output
+from equiflock.deployment.onboard_steps import OnboardSteps, Output, SetpointKind
 
-SetpointKind: TypeAlias = Literal["acceleration", "velocity"]
-"""What a robot is asked for: an acceleration, or the velocity that it shall have a period later."""
 MODULES = ("rclpy", "geometry_msgs", "nav_msgs", "std_msgs")
 FLOCK_DEPTH = 256
 """Messages of the flock, of all senders together, that wait for the node; the 5 of ROS 2's sensor data lose some."""
