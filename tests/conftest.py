@@ -55,6 +55,8 @@ LONGEST = [
     HERE / "cli/test_evaluate.py",
     HERE / "deployment/export/test_onnx.py",
     HERE / "deployment/test_forgeries.py",
+    HERE / "deployment/test_ros2.py",
+    HERE / "deployment/test_mavlink.py",
     HERE / "_runtime/test_dask_cluster.py",
     HERE / "cli/test_train.py",
     HERE / "cli/test_without_torch.py",

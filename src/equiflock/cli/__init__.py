@@ -35,6 +35,8 @@ COMMANDS = {
     "reproduce": ("Reproduce", "Run the paper's experiments and check its statements."),
     "sweep": ("Sweep", "Evaluate controllers over a grid of flock sizes, radii, hops, radios, bodies and failures."),
     "deploy": ("Deploy", "Run a swarm as one process per agent, and compare it with the simulator."),
+    "ros2": ("Ros2", "Fly one robot of a flock as a ROS 2 node."),
+    "mavlink": ("Mavlink", "Fly one vehicle of a flock through its MAVLink autopilot, from its onboard computer."),
     "demo": (
         "Demo",
         "Train a network, test it on unseen flocks beside other controllers, and write films and a report.",
@@ -105,6 +107,10 @@ def _run_command(arguments: list[str]) -> None:
         if chosen and not chosen.startswith("-"):
             check_choice("command", chosen, tuple(COMMANDS))
         commands: dict[str, Any] = {name: _make_summary_stub(summary) for name, (_, summary) in COMMANDS.items()}
+        if chosen == "ros2":
+            from equiflock.cli.ros2 import join_ros_arguments
+
+            arguments = join_ros_arguments(arguments)
         if chosen in COMMANDS:
             commands[chosen] = _load_command(chosen, arguments[1:])
         command = tyro.extras.subcommand_cli_from_dict(
