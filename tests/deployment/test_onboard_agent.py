@@ -12,6 +12,7 @@ import pytest
 import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.deployment.onboard_agent import LeaderAgent, OnboardAgent, TargetVelocity, export_onboard_agent
+from equiflock.deployment.onboard_steps import OnboardSteps, StepTiming
 from equiflock.deployment.wire_format import Message, decode_message, encode_message, make_zero_hops
 
 
@@ -32,6 +33,25 @@ def test_an_exported_agent_uses_no_message_from_beyond_the_range(tmp_path: Path)
             assert agent.receive(encode_message(Message(2, 0, position, velocity, hops))) is None
         assert any(one.end()) and not any(other.end())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_exported_agent_keeps_limits_and_counts_silence_by_the_clock_of_its_steps() -> None:
+    scaled = ef.load("starling", comm_radius=3.0, time_scale=8.0)
+    controller = ef.Safe(scaled, max_acceleration=2.0, max_silence=0.25)
+    settings = OnboardAgent(number=1, dimensions=2, period=0.05, delay=0.05)
+    with export_onboard_agent(controller, settings) as make_agent:
+        steps = OnboardSteps(make_agent, StepTiming(rate=20.0, timeout=1.0))
+        descriptions, accelerations = [], []
+        for tick in range(8):
+            steps.measure((0.0, 0.0), (1.0, 0.0), now=0.05 * tick)
+            steps.advance(now=0.05 * tick)
+            setpoint = steps.advance(now=0.05 * tick + 0.03).setpoint
+            assert setpoint is not None
+            accelerations.append(setpoint.acceleration)
+            descriptions.append(steps.description)
+    assert descriptions == ["flying, ALONE"] * 5 + ["flying, STALE"] * 3
+    assert accelerations[:5] == [(0.0, 0.0)] * 5
+    assert accelerations[5:] == [pytest.approx((-2.0, 0.0))] * 3  # 1 / (4 periods), limited
 
 
 def test_a_privileged_controller_is_refused() -> None:

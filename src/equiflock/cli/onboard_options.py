@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from equiflock._runtime.checks import InputError, check_nonnegative
+from equiflock._runtime.checks import InputError
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.shared_options import warn_about_time_step
+from equiflock.cli.shared_options import SafetyArgument, parse_safety, warn_about_time_step
 from equiflock.cli.terminal import print_warning
 from equiflock.controllers import load
 from equiflock.controllers.loading import read_own_radius
 from equiflock.controllers.registry import parse_controller_name, split_unit_options
+from equiflock.controllers.safe import apply_limits
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.deployment.export.program import check_local
 from equiflock.deployment.exported_agents import Agent
@@ -52,6 +53,7 @@ class OnboardOptions:
     """Distance beyond which messages are not used; by default comm_radius of the controller. Networks carry farther."""
     delay: float = 0.0
     """Usual delay of messages in seconds, by which a controller with a gain schedule lowers its gain."""
+    safety: SafetyArgument = None
     timeout: float = 0.5
     """Seconds without a measurement of its own after which the robot stops."""
     plugin: str | None = None
@@ -68,16 +70,16 @@ class OnboardOptions:
         max_range = self.max_range
         if max_range is None:
             max_range = read_own_radius(self.controller) or math.inf
-        period = self.make_timing().period + check_nonnegative("delay", self.delay)
-        return OnboardAgent(self.number, self.dimensions, period, self.group, self.last_known, max_range)
+        period = self.make_timing().period
+        return OnboardAgent(self.number, self.dimensions, period, self.delay, self.group, self.last_known, max_range)
 
     def load_controller(self) -> Controller:
-        """Import the plugin and return the controller. Warn if its units or training do not fit the robot."""
+        """Import the plugin and return the controller with its limits. Warn if it does not fit the robot."""
         import_plugin(self.plugin)
-        controller = load(self.controller)
+        controller = apply_limits(load(self.controller), parse_safety(self.safety))
         check_local(controller)
         print_warning(describe_missing_units(self.controller))
-        warn_about_time_step(controller, self.make_agent_settings().period)
+        warn_about_time_step(controller, self.make_agent_settings().sampling_period)
         return controller
 
     @contextmanager
@@ -85,6 +87,8 @@ class OnboardOptions:
         self, timing: StepTiming, get_target: Callable[[], Sequence[float]] | None = None
     ) -> Iterator[OnboardSteps]:
         """Yield the steps of the robot; with `get_target`, those of a leader that follows this velocity."""
+        if get_target is not None and self.safety is not None:
+            raise InputError("--safety has no effect on a leader, which runs no controller: leave it out")
         controller, settings = self.load_controller(), self.make_agent_settings()
         if get_target is None:
             with export_onboard_agent(controller, settings) as make_agent:

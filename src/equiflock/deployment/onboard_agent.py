@@ -15,6 +15,7 @@ import numpy as np
 from equiflock._runtime.checks import InputError, check_count, check_nonnegative, check_positive, shorten_repr
 from equiflock._runtime.scratch_directory import make_scratch_directory
 from equiflock.controllers.gain_schedule import get_gain_schedule
+from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.deployment.export import export
 from equiflock.deployment.export.program import check_local
 from equiflock.deployment.exported_agents import Agent, import_agent_class
@@ -36,7 +37,9 @@ class OnboardAgent:
     """Number of the robot, different from that of all others."""
     dimensions: int
     period: float
-    """Sampling period for the gain schedule in seconds: a time step, and the usual delay of messages."""
+    """Seconds per step."""
+    delay: float = 0.0
+    """Usual delay of messages in seconds, by which a gain schedule lowers the gain."""
     group: int = 0
     last_known: int = 0
     """Number of further steps for which the last message of a silent neighbour is used."""
@@ -48,17 +51,25 @@ class OnboardAgent:
             if check_count(name, getattr(self, name), least=0) > largest:
                 raise InputError(f"{name} must be at most {largest:,}; got {shorten_repr(getattr(self, name))}")
         check_count("last_known", self.last_known, least=0)
-        check_nonnegative("period", self.period)
+        for name in ("period", "delay"):
+            check_nonnegative(name, getattr(self, name))
         if self.max_range != math.inf:
             check_positive("max_range", self.max_range)
+
+    @property
+    def sampling_period(self) -> float:
+        """Period of the gain schedule in seconds: a step, and the usual delay of messages."""
+        return self.period + self.delay
 
     def build_arguments(self, controller: Controller) -> dict[str, Any]:
         """Return the arguments of the exported class `Agent`."""
         arguments: dict[str, Any] = {name: getattr(self, name) for name in ("number", "group", "last_known")}
         arguments["max_range"] = self.max_range
-        if get_gain_schedule(controller) is not None:
-            arguments["period"] = self.period
-        return arguments
+        has_schedule = get_gain_schedule(controller) is not None
+        if get_safety_limits(controller) is not None:
+            # Limits need the seconds per step; the gain needs the delay, too.
+            return arguments | {"period": self.period} | ({"delay": self.delay} if has_schedule else {})
+        return arguments | ({"period": self.sampling_period} if has_schedule else {})
 
 
 @contextmanager

@@ -231,6 +231,9 @@ class OnboardSteps:
         if now >= self._began_at + max(MAX_LATE_PERIODS * self.timing.period, 2.0 * self.timing.listen_seconds):
             self._renew_agent(1)
             return None
+        # An agent with limits counts silence and late steps by this clock.
+        if (set_time := getattr(self.agent, "set_time", None)) is not None:
+            set_time(now)
         acceleration = tuple(float(number) for number in self.agent.end())
         self.counts.steps += 1
         velocity = (v + a * self.timing.period for v, a in zip(self._measured[1], acceleration, strict=True))
