@@ -315,6 +315,7 @@ def test_a_robot_with_the_same_number_is_reported_once(domain: None, capfd: pyte
 
 
 @pytest.mark.slow
+@pytest.mark.flaky(reruns=1)  # a busy machine may delay a process by many seconds
 @needs_no_lark_warning
 def test_eight_nodes_fly_as_the_simulator_and_stop_without_odometry(variables: dict[str, str], domain: None) -> None:
     controller: Any = ef.load(CONTROLLER)
