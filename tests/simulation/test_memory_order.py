@@ -46,11 +46,20 @@ def test_agents_in_cell_order_show_the_caller_what_agents_in_the_callers_order_d
         with pytest.raises(ValueError, match="read-only"):
             one.observations[0] = 0.0
     assert not np.array_equal(tidy._state.positions, one.flock.positions)  # they do stand otherwise in memory
+    assert one.safety_states is None
     later = dataclasses.replace(one, time=7.0)
     assert (later.time, later.step) == (7.0, 3)
     assert np.array_equal(later.observations, one.observations)
     with pytest.raises(AttributeError, match="has no attribute 'colour'"):
         one.colour  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_large_flock_with_limits_stays_in_the_callers_order(large: Flock) -> None:
+    loop = ef.flight(large, ef.Safe("etdagnn", max_acceleration=4.0))
+    moment = next(loop)
+    assert loop._order is None and moment.safety_states is not None
+    np.testing.assert_array_equal(moment.flock.positions, large.positions)
+    assert (moment.safety_states[0, [5, 3_000]] == 0).all() and (moment.safety_states > 0).any()
 
 
 def test_a_flock_in_cell_order_is_changed_in_the_callers_order(large: Flock, monkeypatch: pytest.MonkeyPatch) -> None:

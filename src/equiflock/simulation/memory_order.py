@@ -90,6 +90,8 @@ class _ReorderedMoment(Moment):
         reordered = cls.__new__(cls)
         for name in ("step", "time", "flying", "outcomes", "comm_radius", "time_step", "start_steps", "last_step"):
             object.__setattr__(reordered, name, getattr(moment, name))  # a moment is frozen
+        # Flights with limits are never in memory order.
+        object.__setattr__(reordered, "safety_states", None)
         object.__setattr__(reordered, "_memory", moment)
         object.__setattr__(reordered, "_agent_ids", agent_ids)
         return reordered

@@ -244,27 +244,6 @@ static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t gro
 /*fixed]*/
 }
 
-/*[limits*/
-/*[schedule*/
-/* Set the usual delay of messages, which lowers the gain; 0 by default. If it is negative or not finite, `end` returns
- * -1. */
-static inline void @name@_set_delay(@name@_agent *agent, float seconds)
-{
-    agent->gain = 0.0f;
-    if (agent->period > 0.0f && seconds >= 0.0f && isfinite(seconds))
-        agent->gain = fminf(@NAME@_LARGEST_GAIN, @NAME@_GAIN_PERIOD / (agent->period + seconds));
-}
-
-/*schedule]*/
-/* Pass the time of the robot's clock, before `end`; it may wrap. Silence is then counted by this clock, and steps that
- * end late are counted in `late_count`. Without it, a step takes a period. */
-static inline void @name@_set_time(@name@_agent *agent, uint32_t microseconds)
-{
-    agent->time = microseconds;
-    agent->has_time = 1;
-}
-
-/*limits]*/
 /*[float32*/
 /* Read a little-endian uint32 on hosts of any byte order. */
 static inline uint32_t @name@_get(const uint8_t *from)
@@ -931,6 +910,25 @@ static inline void @name@_scale_tanh(int count, float *x)
 
 /*scale_tanh]*/
 /*[limits*/
+/*[schedule*/
+/* Set the usual delay of messages, which lowers the gain; 0 by default. If it is negative or not finite, `end` returns
+ * -1. */
+static inline void @name@_set_delay(@name@_agent *agent, float seconds)
+{
+    agent->gain = 0.0f;
+    if (agent->period > 0.0f && seconds >= 0.0f && isfinite(seconds))
+        agent->gain = fminf(@NAME@_LARGEST_GAIN, @NAME@_GAIN_PERIOD / (agent->period + seconds));
+}
+
+/*schedule]*/
+/* Pass the time of the robot's clock, before `end`; it may wrap. Silence is then counted by this clock, and steps that
+ * end late are counted in `late_count`. Without it, a step takes a period. */
+static inline void @name@_set_time(@name@_agent *agent, uint32_t microseconds)
+{
+    agent->time = microseconds;
+    agent->has_time = 1;
+}
+
 /* Return |x|; the squares of entries relative to the largest one do not overflow. */
 static inline float @name@_norm(const float x[@NAME@_D])
 {
