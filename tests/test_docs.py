@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+import equiflock as ef
 from atlas import ENTRIES, build_claim_jobs, format_page
 from equiflock import cli
+from equiflock._runtime.checks import InputError
+from equiflock.deployment.mavlink_vehicle import check_mavlink
+from equiflock.deployment.ros2_node import check_ros2
 from equiflock.evaluation import robot_fit
 from equiflock.paper.generalization_experiment import format_bound_table
 from equiflock.paper.interpretation import Interpretation
@@ -46,6 +53,12 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
+def shorten_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `fit_robot` make few flights."""
+    for name, few in {"CANDIDATES": 3, "FINALISTS": 1, "SEARCH_FLOCKS": 2, "BISECTIONS": 1, "LONG_FACTOR": 2}.items():
+        monkeypatch.setattr(robot_fit, name, few)
+
+
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> None:
     monkeypatch.chdir(tmp_path)
@@ -55,8 +68,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None)
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, few in {"CANDIDATES": 3, "FINALISTS": 1, "SEARCH_FLOCKS": 2, "BISECTIONS": 1, "LONG_FACTOR": 2}.items():
-        monkeypatch.setattr(robot_fit, name, few)  # flights of `fit_robot`
+    shorten_fits(monkeypatch)
     names: dict[str, object] = {}
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), names)
@@ -74,6 +86,101 @@ def test_the_commands_of_the_readme_run(monkeypatch: pytest.MonkeyPatch, jobs_he
         for long, short in SHORTENED.items():
             line = re.sub(long, short, line)
         cli.main(shlex.split(line, comments=True)[1:])
+
+
+def list_commands(page: Path) -> list[list[str]]:
+    """Return the words of the commands of equiflock on a page, without the name of the program."""
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines() if line.startswith("equiflock ")]
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+DEPLOY_PAGE = ROOT / "docs" / "deploy.md"
+ONBOARD_ENDS = {
+    "ros2": "equiflock.deployment.ros2_node.Ros2Node.run",
+    "mavlink": "equiflock.deployment.mavlink_robot.MavlinkRobot.wait",
+}
+"""Where a robot waits for its measurements, by command."""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:module 'sre_:DeprecationWarning")  # of lark, which ROS 2 imports
+def test_the_commands_of_the_deploying_page_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], jobs_here: None
+) -> None:
+    shorten_fits(monkeypatch)
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
+    monkeypatch.setattr("webbrowser.open", lambda address: None)
+    controller = ef.load("starling", comm_radius=3.0, time_scale=12.9)
+    start = ef.random_disk(agents=12, seed=0, comm_radius=3.0, max_speed=0.5)
+    ef.simulate(start, controller, time_step=0.05, duration=1.0).to_csv("flight.csv")
+    ended: list[str] = []
+    for name, place in ONBOARD_ENDS.items():
+
+        def end(*_: object, name: str = name) -> None:
+            ended.append(name)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(place, end)
+    for words in list_commands(DEPLOY_PAGE):
+        if words[0] in ONBOARD_ENDS and not has_extra(words[0]):
+            continue
+        words = [word.replace("10.0.0.", "127.0.0.") for word in words]
+        words += ["--duration", "0.3"] if words[0] == "deploy" else []
+        cli.main(words)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "export it: equiflock export starling:comm_radius=3:time_scale=" in printed
+    assert "parity yes" in printed and "chosen" in printed
+    assert ended == [name for name in ONBOARD_ENDS if has_extra(name)]
+
+
+def has_extra(command: str) -> bool:
+    """Return whether the extra of a command is installed, as it must be in CI."""
+    check = {"ros2": check_ros2, "mavlink": check_mavlink}[command]
+    try:
+        check()
+    except InputError as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        return False
+    return True
+
+
+FIRMWARE_STUBS = """
+static float position[ROBOT_D], velocity[ROBOT_D];
+static void radio_send(const uint8_t *bytes, size_t size) { (void)bytes; (void)size; }
+static int radio_receive(uint8_t *bytes, size_t size, size_t *length) { (void)bytes; *length = size; return 0; }
+static uint32_t clock_microseconds(void) { static uint32_t now; return now += 50000u; }
+static void warn_pilot(int state) { (void)state; }
+static float largest;
+static void apply(const float *a) { largest = fmaxf(largest, sqrtf(a[0] * a[0] + a[1] * a[1] + a[2] * a[2])); }
+"""
+"""What the firmware of the deploying page takes from the robot."""
+FIRMWARE_MAIN = """
+int main(void)
+{
+    int n;
+    velocity[0] = 1.0f;
+    start();
+    for (n = 0; n < 30; n++)
+        every_step();
+    return agent.state == ROBOT_STALE && largest > 0.0f && largest <= 4.0f ? 0 : 1;
+}
+"""
+"""A second alone, after which the agent brakes."""
+
+
+@pytest.mark.slow
+def test_the_firmware_of_the_deploying_page_compiles_and_brakes_alone() -> None:
+    if shutil.which("cc") is None:
+        message = "found no C compiler: the firmware of the page was not compiled"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    words = next(words for words in list_commands(DEPLOY_PAGE) if words[0] == "export")
+    cli.main(words)
+    (text,) = blocks(DEPLOY_PAGE, "c")
+    include, _, code = text.partition("\n")
+    Path("robot.c").write_text("\n".join([include, FIRMWARE_STUBS, code, FIRMWARE_MAIN]))
+    subprocess.run(shlex.split("cc -std=c99 -O2 -Wall -Wextra -Werror robot.c -lm -o robot"), check=True)
+    assert subprocess.run("./robot").returncode == 0
 
 
 def test_the_tables_of_the_training_page_are_what_the_weights_did() -> None:
