@@ -23,7 +23,7 @@ from tests.deployment.exported import compiled, imported
 from tests.deployment.lockstep import fly, start_of
 
 CLOSE = 1e-5
-"""Tolerance relative to `Program.compute_magnitude`; docs/deploy.md has measured errors."""
+"""Tolerance relative to `Program.compute_magnitude`; docs/swarm.md has measured errors."""
 LOCAL = [name for name in ef.controller_names() if not getattr(ef.load(name), "privileged", False)]
 FITTING = [(name, D) for name in LOCAL for D in (2, 3) if getattr(ef.load(name), "dimensions", None) in (None, D)]
 STEPS = 8
