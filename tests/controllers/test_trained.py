@@ -126,7 +126,7 @@ def test_starling_was_trained_and_then_tuned(seed: int) -> None:
     assert (recipe.controller, recipe.seed) == ("starling", seed)
     assert recipe.expert == "tanner-bounded"
     assert recipe.longest_time_step == 0.05
-    assert metadata["command"].startswith(f"equiflock tune runs/starling/calm/starling-{seed}/weights.safetensors")
+    assert metadata["command"].startswith(f"equiflock tune runs/starling/tuned/starling-{seed}/weights.safetensors")
     assert f"--seed {seed}" in metadata["command"]
     controller: Any = ef.load("starling", seed=seed)
     assert controller.architecture.near and isinstance(controller.orbit, ef.Orbit)

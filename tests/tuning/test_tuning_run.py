@@ -216,14 +216,31 @@ def test_weights_near_obstacles_may_start_scaled_and_as_those_of_another_network
         tasks=COURSE,
         near_from=str(other),
         last_layer_scale=0.5,
+        channel_scales="velocity/mean=0.6+inverse-square/sum=2",
     )
     # Six channels of three hops, and the obstacle channel; the weights of `leaving` are 0.
     assert run.genome.size == 18 + 3 + 16 + 1 + 3
     initial, six = run.genome.decode(run.genome.initial_vector).weights, loaded(other).tensors
-    assert np.array_equal(initial["near.1.weight"][:, :6], six["layers.1.weight"])
+    scales = np.array([0.6, 1.0, 1.0, 1.0, 1.0, 2.0], np.float32)
+    assert np.array_equal(initial["near.1.weight"][:, :6], six["layers.1.weight"] * scales[:, None])
     assert not initial["near.1.weight"][:, 6:].any()
     assert np.array_equal(initial["near.4.weight"], 0.5 * six["layers.4.weight"])
     assert run.config["from"]["near"] == compute_file_checksum(other)
+
+
+def test_no_generations_write_the_initial_weights(tmp_path: Path) -> None:
+    other = save(make_network("starling", seed=3), tmp_path / "other.safetensors")
+    run = small(
+        tmp_path / "run", "starling", near=True, tasks=COURSE, near_from=str(other), generations=0, validation_flocks=1
+    )
+    best = tuned(run)
+    assert best.generation == 0 and best.measurements == best.initial_measurements
+    weights, (own, near) = (
+        loaded(run.weights),
+        (loaded(tmp_path / name).tensors for name in ("start.safetensors", other)),
+    )
+    assert all(np.array_equal(weights.tensors[name], tensor) for name, tensor in own.items())
+    assert all(np.array_equal(weights.tensors[name.replace("layers", "near")], tensor) for name, tensor in near.items())
 
 
 def test_tuned_weights_may_have_another_gain_schedule(tmp_path: Path) -> None:
@@ -247,12 +264,16 @@ def test_the_orbit_starts_with_the_given_parameters(tmp_path: Path) -> None:
             "initial_orbit must set parameters among gravity_break, dodge_angle, near, slow",
         ),
         ({"initial_orbit": "gravity_break=2"}, "gravity_break must be from 0 to 1"),
-        ({"near_from": "other.safetensors"}, "near_from and last_layer_scale require near"),
+        ({"near_from": "other.safetensors"}, "near_from, last_layer_scale and channel_scales require near"),
         ({"near": True, "tasks": FLOCKING}, "near requires a task with obstacles, such as 0.5"),
         ({"gain_features": "velocity"}, "gain_features requires search=gains or search=channels; got search"),
-        ({"last_layer_scale": 0.5}, "near_from and last_layer_scale require near"),
+        ({"channel_scales": "velocity/mean=0.6"}, "near_from, last_layer_scale and channel_scales require near"),
+        ({"channel_scales": "velocity=0.6"}, "channel_scales must be such as velocity/mean=0.6, with factors above 0"),
+        ({"channel_scales": "velocity/mean=x"}, "channel_scales must be such as velocity/mean=0.6"),
+        ({"last_layer_scale": 0.5}, "near_from, last_layer_scale and channel_scales require near"),
         ({"last_layer_scale": 0.0}, "last_layer_scale must be a finite number above 0; got 0"),
         ({"gain_period": 0.0}, "gain_period must be"),
+        ({"generations": -1}, "generations must be"),
         ({"largest_gain": -1.0}, "largest_gain must be"),
         ({"largest_gain": 4.0}, "largest_gain requires a network with a gain schedule; etdagnn has none"),
         ({"gain_period": 0.03}, "gain_period requires a network with a gain schedule; etdagnn has none"),

@@ -95,7 +95,7 @@ class Tune:
             ):
                 callbacks = display.show_generation, display.print_notice, display.show_flights
                 best = tuning.tune(executor, *callbacks, stop_request, self.force)
-        if display.all_replayed:
+        if display.all_replayed and self.recipe.generations:
             out.print(f"{tuning.folder}: all {self.recipe.generations} generations are done", soft_wrap=True)
         return best
 

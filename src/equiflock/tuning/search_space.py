@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ from equiflock._runtime.specs import parse_spec
 from equiflock.controllers.networks.architecture import check_obstacle_channel
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.weights import Tensor, collect_tensors
-from equiflock.features import Senses
+from equiflock.features import Channel, Senses
 from equiflock.observations.orbit import Orbit
 
 Vector = Float64[np.ndarray, " n"]
@@ -212,13 +212,17 @@ def _compute_rms(values: Vector) -> float:
 
 
 def add_near_obstacle_weights(
-    network: Any, initial_network: Any = None, last_layer_scale: float = 1.0
+    network: Any,
+    initial_network: Any = None,
+    last_layer_scale: float = 1.0,
+    channel_scales: Mapping[Channel, float] | None = None,
 ) -> CompiledNetwork:
     """Return a copy of a compiled equivariant network with a second set of weights for agents that observe an obstacle.
 
     The second set starts as the weights (the second set, if it has one) of `initial_network`; default: the network
     itself. Its channels must be a subset of the network's; the weights of other channels start at 0. The last layer of
-    the second set is multiplied by `last_layer_scale`. The orbit technique is that of `initial_network`, if it has one.
+    the second set is multiplied by `last_layer_scale`, the weights of a channel, such as ("velocity", "mean"), in the
+    first layer by its factor in `channel_scales`. The orbit technique is that of `initial_network`, if it has one.
     Both sets of weights share the network's gain schedule, so `initial_network` must have one of the same period, or
     none: then its accelerations are those at that period. Raise InputError if the networks do not qualify.
     """
@@ -249,12 +253,21 @@ def add_near_obstacle_weights(
         if layer is architecture.convolutions[0]:
             wide = np.zeros((layer.outputs, layer.inputs, layer.hops), np.float32)
             wide[:, channels] = tensor
+            for channel, scale in (channel_scales or {}).items():
+                wide[:, _find_channel(senses, channel)] *= np.float32(scale)
             tensor = wide
         elif layer is architecture.convolutions[-1]:
             tensor = tensor * np.float32(last_layer_scale)
         tensors[f"{layer.near}.weight"] = tensor
     orbit = getattr(initial_network, "orbit", None) or network.orbit
     return CompiledNetwork(architecture, tensors, orbit, network.longest_time_step)
+
+
+def _find_channel(senses: Senses, channel: Channel) -> int:
+    """Return the index of a channel; raise InputError if there is none."""
+    names = ["/".join(each) for each in senses.channels]
+    check_choice("a channel in channel_scales", "/".join(channel), names)
+    return senses.channels.index(channel)
 
 
 def _is_etdagnn(network: Any) -> bool:

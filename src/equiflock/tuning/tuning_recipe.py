@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock._runtime.specs import parse_options
+from equiflock.features import Aggregation, Channel
 from equiflock.flock import OBSTACLE
 from equiflock.learning.recipe import format_cli_options
 from equiflock.observations.orbit import Orbit
@@ -53,6 +54,9 @@ class Tuning:
     last_layer_scale: float = 1.0
     """Factor on the last layer of the initial weights near obstacles: below 1, agents near obstacles accelerate less.
     Requires --near."""
+    channel_scales: str = ""
+    """Factors on the initial weights near obstacles of channels in the first layer, such as velocity/mean=0.6, or
+    several joined by +. Requires --near."""
     gain_period: float | None = None
     """gain_period of the tuned weights and of all flights, such as 0.0225; default: that of the initial weights. A
     longer one is a larger gain. Requires a network with a gain schedule."""
@@ -63,7 +67,8 @@ class Tuning:
     """Initial parameters of the orbit technique, such as gravity_break=0.56:near=1.2; the others are those of the
     weights, or the paper's."""
     generations: int = 100
-    """Number of generations; a larger number in the same run directory continues a finished search."""
+    """Number of generations; a larger number in the same run directory continues a finished search. 0 writes the
+    initial weights, with those near obstacles of --near-from."""
     population: int | None = None
     """Candidates per generation; by default 4 + 3 ln n for n parameters: 22 for 560 weights."""
     sigma: float = 0.05
@@ -85,9 +90,10 @@ class Tuning:
     """Also search gravity_break, near and slow of the orbit technique, if a task has obstacles."""
 
     def __post_init__(self) -> None:
-        for name in ("generations", "flocks", "validation_flocks", "validate_every"):
+        for name in ("flocks", "validation_flocks", "validate_every"):
             check_count(name, getattr(self, name))
-        check_count("seed", self.seed, least=0)
+        for name in ("generations", "seed"):
+            check_count(name, getattr(self, name), least=0)
         if self.population is not None:
             check_count("population", self.population, least=4)
         for name in ("sigma", "measurement_interval"):
@@ -102,8 +108,8 @@ class Tuning:
         for name in ("gain_period", "largest_gain"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
-        if (self.near_from or self.last_layer_scale != 1.0) and not self.near:
-            raise InputError("near_from and last_layer_scale require near")
+        if (self.near_from or self.last_layer_scale != 1.0 or self.parsed_channel_scales) and not self.near:
+            raise InputError("near_from, last_layer_scale and channel_scales require near")
         if self.near and not self.has_obstacles:
             raise InputError(f"near requires a task with obstacles, such as {EXAMPLE}; got {self.tasks!r:.80}")
         shortest = min(task.duration for task in self.parsed_tasks)
@@ -127,6 +133,23 @@ class Tuning:
     def features(self) -> tuple[str, ...]:
         """Feature names in `gain_features`."""
         return tuple(self.gain_features.split("+")) if self.gain_features else ()
+
+    @property
+    def parsed_channel_scales(self) -> dict[Channel, float]:
+        """Factor of each channel in `channel_scales`; raise InputError if the text is invalid."""
+        scales: dict[Channel, float] = {}
+        for text in self.channel_scales.split("+") if self.channel_scales else ():
+            name, _, scale = text.rpartition("=")
+            feature, _, aggregation = name.rpartition("/")
+            try:
+                if aggregation not in get_args(Aggregation):
+                    raise ValueError
+                scales[feature, cast(Aggregation, aggregation)] = check_positive("a factor", float(scale))
+            except ValueError:
+                raise InputError(
+                    f"channel_scales must be such as velocity/mean=0.6, with factors above 0; got {text!r:.80}"
+                ) from None
+        return scales
 
     @property
     def has_obstacles(self) -> bool:

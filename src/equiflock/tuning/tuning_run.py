@@ -91,9 +91,8 @@ class TuningRun:
         if recipe.near_from:
             self.initial_weights["near"] = compute_file_checksum(_find_near_from(recipe))
         if recipe.near:
-            network = add_near_obstacle_weights(
-                network, load_file(_find_near_from(recipe)) if recipe.near_from else None, recipe.last_layer_scale
-            )
+            source = load_file(_find_near_from(recipe)) if recipe.near_from else None
+            network = add_near_obstacle_weights(network, source, recipe.last_layer_scale, recipe.parsed_channel_scales)
         names = list_trainable_names(network)
         if recipe.near or not recipe.has_obstacles:
             # With `near` only the weights near obstacles are searched; without obstacles no agent uses them.
