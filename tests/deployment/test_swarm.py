@@ -180,8 +180,8 @@ def test_a_swarm_keeps_limits_as_the_simulator_does() -> None:
 
 
 def test_a_swarm_without_the_limits_of_the_simulator_has_no_parity(monkeypatch: pytest.MonkeyPatch) -> None:
-    def export_wide(controller: Any, *rest: Any, **more: Any) -> Any:
-        return export(ef.Safe("etdagnn", max_acceleration=1e6), *rest, **more)
+    def export_wide(*arguments: Any, **options: Any) -> Any:
+        return export(*arguments, **{**options, "safety": ef.SafetyLimits(max_acceleration=1e6)})
 
     monkeypatch.setattr(swarm, "export", export_wide)
     found = flown(agents=2, steps=4, time_step=0.02, safety=SAFETY)

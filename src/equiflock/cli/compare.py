@@ -13,12 +13,15 @@ from equiflock.cli.plugins import import_plugin
 from equiflock.cli.shared_options import (
     EnvironmentArgument,
     EnvironmentOptions,
+    SafetyArgument,
+    parse_safety,
     print_environment,
     warn_about_radius,
     warn_about_time_step,
 )
 from equiflock.cli.terminal import PREPARING_TEXT, print_line, print_table, progress
 from equiflock.controllers import load
+from equiflock.controllers.safe import apply_limits
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.evaluation.flight_comparison import FlightComparison, compare_with_simulation
 from equiflock.simulation.trajectory import Trajectory
@@ -35,6 +38,7 @@ class Compare:
     """Communication radius of the robots, in the unit of x and y."""
     controller: str = DEFAULT_CONTROLLER
     """Controller of the robots, as for `equiflock simulate`, in their units: starling:comm_radius=3:time_scale=12."""
+    safety: SafetyArgument = None
     time_step: float | None = None
     """Time step in seconds; by default the median interval between two samples of an agent."""
     max_gap: float | None = None
@@ -50,7 +54,8 @@ class Compare:
         import_plugin(self.plugin)
         if self.save is not None:
             check_absent(self.save)
-        controller, environment = load(self.controller), self.environment.build()
+        controller = apply_limits(load(self.controller), parse_safety(self.safety))
+        environment = self.environment.build()
         warn_about_radius(self.comm_radius, self.controller)
         with progress() as bar:
             task = bar.add_task(f"reading {self.log}", total=None)

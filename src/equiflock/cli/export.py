@@ -13,7 +13,6 @@ from equiflock.cli.plugins import import_plugin
 from equiflock.cli.shared_options import SafetyArgument, parse_safety
 from equiflock.cli.terminal import out
 from equiflock.controllers import load
-from equiflock.controllers.safe import apply_limits
 from equiflock.observations.orbit import Orbit
 
 
@@ -50,18 +49,16 @@ class Export:
 
         import_plugin(self.plugin)
         check_writable(self.out)
-        controller = apply_limits(load(self.controller), parse_safety(self.safety))
         orbit = None
         if self.orbit:
-            own_orbit = getattr(controller, "orbit", None)
+            own_orbit = getattr(load(self.controller), "orbit", None)
             orbit = own_orbit if isinstance(own_orbit, Orbit) else Orbit()
-        # Without limits the README has the name as it is given here.
-        exported = self.controller if self.safety is None else controller
         written = export(
-            exported,
+            self.controller,
             self.out,
             dimensions=self.dimensions,
             orbit=orbit,
+            safety=parse_safety(self.safety),
             message_bytes=self.message_bytes,
             packets=self.packets,
             relayed_hops=self.relayed_hops,

@@ -245,7 +245,8 @@ def build_robot_settings(
         plugin, path = None, folder / f"robot.{'h' if kind == 'c' else 'py'}"
         try:
             messages = make_message_options(controller, deployment)
-            program = str(export(name, path, dimensions=dimensions, orbit=deployment.orbit, **asdict(messages))[0])
+            limits: dict[str, Any] = {"orbit": deployment.orbit, "safety": deployment.safety}
+            program = str(export(name, path, dimensions=dimensions, **limits, **asdict(messages))[0])
         except InputError as error:
             raise InputError(f"{error}; {EXPORT_HINT}") from None
         for agent in agents.values():

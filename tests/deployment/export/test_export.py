@@ -240,3 +240,16 @@ def test_a_header_that_does_not_compile_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ef.InputError, match=r"cannot compile a\.h") as caught:
         compile_header(tmp_path / "a.h", tmp_path / "a.so")
     assert "\n" not in str(caught.value)
+
+
+def test_limits_change_neither_the_name_in_the_readme_nor_the_units_of_messages(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"message_bytes": 60, "packets": 1}
+    limits = ef.SafetyLimits(max_acceleration=4.0)
+    texts = []
+    for stem, safety in (("plain", None), ("safe", limits)):
+        *_, readme = ef.export("etdagnn:comm_radius=3", tmp_path / f"{stem}.h", safety=safety, **options)
+        texts.append(readme.read_text())
+    assert ("## Limits" in texts[0], "## Limits" in texts[1]) == (False, True)
+    assert all("The controller `etdagnn:comm_radius=3`" in text for text in texts)
+    layouts = [re.search(r"\| 9 \| uint8 \| (\d+), a checksum", text) for text in texts]
+    assert layouts[0] is not None and layouts[1] is not None and layouts[0][1] == layouts[1][1]

@@ -11,7 +11,8 @@ from typing import Any
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import atomic_write
 from equiflock.controllers.loading import load, read_own_radius
-from equiflock.controllers.safety_limits import get_safety_limits
+from equiflock.controllers.safe import apply_limits
+from equiflock.controllers.safety_limits import SafetyLimits, get_safety_limits
 from equiflock.deployment.export.c_header import format_c_header
 from equiflock.deployment.export.message_choice import DEFAULT_MAX_PACKETS, MessageOptions, choose_messages
 from equiflock.deployment.export.numpy_agent import format_numpy_agent, pack_weights
@@ -40,6 +41,7 @@ def export(
     *,
     dimensions: int | None = None,
     orbit: Orbit | None = None,
+    safety: SafetyLimits | None = None,
     message_bytes: int | None = None,
     packets: int = DEFAULT_MAX_PACKETS,
     relayed_hops: int | None = None,
@@ -57,6 +59,7 @@ def export(
             Existing files are replaced.
         dimensions: D, 2 or 3, for a controller that is not built for one; 2 if None.
         orbit: orbit technique (obstacle avoidance); the controller's own if None.
+        safety: limits that the agents keep; those of the controller, if any, if None.
         message_bytes: most bytes that the robots' radio carries in a packet; messages in float32 of any size if None.
             Larger messages have 16-bit numbers, and are split into packets (`equiflock.deployment.wire_format`), for R
             of the controller's name, or else its unit of length.
@@ -72,7 +75,7 @@ def export(
     make_identifier(path.stem)  # fail before anything is written
     if path.suffix == ".onnx" and options != MessageOptions():
         raise InputError("a graph (.onnx) has no messages: export .h or .npz, or leave out all options of messages")
-    loaded = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
+    loaded = apply_limits(load(controller) if isinstance(controller, (str, os.PathLike)) else controller, safety)
     check_local(loaded)
     D = resolve_dimensions(loaded, dimensions)
     orbit = resolve_orbit(loaded, orbit, D)
