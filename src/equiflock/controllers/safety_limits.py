@@ -116,6 +116,14 @@ class SafetyLimits:
                 f"the corners of the fence must have D = {dimensions} numbers each; got {len(self.fence[0])}"
             )
 
+    def check_radius(self, comm_radius: float) -> None:
+        """Raise InputError if agents would be too close as soon as they are neighbours."""
+        if self.min_separation is not None and self.min_separation >= comm_radius:
+            raise InputError(
+                f"min_separation must be below comm_radius = {comm_radius:g}, or all neighbours would be too close; "
+                f"got {self.min_separation:g}"
+            )
+
     def compute_braking_time(self, period: float) -> float:
         """Return T_b at a sampling period."""
         return max(self.braking_time or DEFAULT_BRAKING_PERIODS * period, period)

@@ -34,14 +34,14 @@ V = ceil((1 + H C) / P) of the others, in this order; zeros fill the last packet
     10-     position r_j                                                                  D x uint16
             V vectors: velocity v_j, as uint16, and observations, as float16              V D x uint16 or float16
 
-A position is sent as round(r / q) modulo 2^16 with q = 16 R / 2^16, a velocity likewise with q = 16 (R / tau) / 2^16,
+A position is sent as round(r / q) modulo 2^16 with q = 16 R / 2^16, a velocity likewise with q = 64 (R / tau) / 2^16,
 where R is the communication radius in the robots' units and tau the number of the robots' seconds per second of the
 controller. The receiver takes the multiple of q that is nearest to its own state. So the arena and a common velocity
-are unlimited, but every component of r_ij must be below 8 R, and of v_ij below 8 R / tau: what a radio carries from
-farther away appears at another place, modulo 16 R. Observations are rounded to the nearest float16, ties to even, and
-limited to +-65504. Hops that are not sent are zero at the receiver, which uses a message once all its packets of one
-step have arrived; a packet of a newer step discards those of an older one. If each packet is lost with probability p, a
-message is lost with probability 1 - (1 - p)^P.
+are unlimited, but every component of r_ij must be below 8 R, and of v_ij below 32 R / tau: what a radio carries from
+farther away appears at another place, modulo 16 R, and a faster neighbour at another velocity. Observations are rounded
+to the nearest float16, ties to even, and limited to +-65504. Hops that are not sent are zero at the receiver, which
+uses a message once all its packets of one step have arrived; a packet of a newer step discards those of an older one.
+If each packet is lost with probability p, a message is lost with probability 1 - (1 - p)^P.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ COMPACT_HEADER = struct.Struct("<2sBBHHBB")
 """Header of a packet of version 2: EF, version, group, sender, step, packet, layout."""
 MAX_PACKETS = 15
 """Most packets of a message of version 2."""
-WINDOW = 16.0
-"""Period of positions in version 2, in units of R, and of velocities, in units of R / tau."""
+WINDOW, SPEED_WINDOW = 16.0, 64.0
+"""Periods of version 2: of positions in units of R, of velocities in units of R / tau."""
 MAX_FLOAT16 = 65504.0
 
 Vector: TypeAlias = Float32[np.ndarray, " D"]
@@ -208,8 +208,12 @@ class CompactFormat:
     @property
     def quanta(self) -> tuple[float, float]:
         """Quantum q of positions and of velocities, in the robots' units."""
-        quantum = WINDOW * self.comm_radius / 2**16
-        return quantum, quantum / self.senses.time_scale
+        return WINDOW * self.comm_radius / 2**16, 2.0 * self.speed_reach / 2**16
+
+    @property
+    def speed_reach(self) -> float:
+        """Bound of each component of v_ij, in the robots' units."""
+        return SPEED_WINDOW / 2.0 * self.comm_radius / self.senses.time_scale
 
     @cached_property
     def layout(self) -> int:

@@ -152,11 +152,12 @@ def _make_fused_step(controller: object, network: object | None, sensing: Sensin
 def _make_safety_filter(
     limits: SafetyLimits, start: Flock, senses: Senses, time_step: float, radio: Radio
 ) -> SafetyFilter:
-    """Return the filter of a flight; raise InputError if the fence does not fit the space of the flock."""
+    """Return the filter of a flight; raise InputError if the limits do not fit the space and R of the flock."""
     if not isinstance(limits, SafetyLimits):
         expected = "safety must be SafetyLimits, such as equiflock.SafetyLimits(max_acceleration=4.0)"
         raise InputError(f"{expected}; got {shorten_repr(limits)}")
     limits.check_dimensions(start.shape[2])
+    limits.check_radius(start.comm_radius)
     return SafetyFilter(limits, senses, time_step, radio)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import equiflock as ef
 from equiflock.deployment.export.source_text import format_c_float
-from equiflock.deployment.exported_agents import COMPILER_FLAGS
+from equiflock.deployment.exported_agents import COMPILER_FLAGS, import_agent_class
 from equiflock.deployment.wire_format import (
     CompactFormat,
     Message,
@@ -360,3 +360,20 @@ def test_states_are_quantized_as_the_wire_format_says(conversions: Any) -> None:
     np.testing.assert_array_equal(convert(conversions.quantize, np.uint16, own), quantize(own, QUANTUM))
     found = convert(conversions.dequantize, np.float32, words, own)
     np.testing.assert_array_equal(found, dequantize(words, own, QUANTUM))
+
+
+@pytest.mark.parametrize("closing_speed", [0.5, 1.5, 2.0, 2.5, 3.0])
+def test_a_neighbour_that_approaches_at_twice_the_speed_limit_is_evaded(closing_speed: float, tmp_path: Path) -> None:
+    limits = ef.SafetyLimits(max_acceleration=4.0, max_speed=1.5, min_separation=0.2)
+    accelerations = []
+    for stem, messages in (("plain", {}), ("compact", {"message_bytes": 200})):
+        ef.export(
+            "starling:comm_radius=3:time_scale=12.9", tmp_path / f"{stem}.npz", dimensions=3, safety=limits, **messages
+        )
+        make_agent = import_agent_class(tmp_path / f"{stem}.py")
+        one, other = (make_agent(number=n, period=0.05) for n in (1, 2))
+        one.begin((0.0, 0.0, 0.0), (closing_speed / 2, 0.0, 0.0))
+        assert one.receive(other.begin((0.4, 0.0, 0.0), (-closing_speed / 2, 0.0, 0.0))) is None
+        accelerations.append(one.end())
+    assert accelerations[0][0] < -1.0
+    np.testing.assert_allclose(accelerations[1], accelerations[0], rtol=0.02, atol=0.01)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import equiflock as ef
+from equiflock._runtime.checks import InputError
 from equiflock.cli import main
 from equiflock.deployment.export.message_accuracy import measure_accuracy_losses
 from equiflock.deployment.export.message_choice import MessageOptions, choose_messages
@@ -88,7 +89,19 @@ def test_the_text_says_which_hops_are_not_sent(tmp_path: Path) -> None:
 
 def test_the_window_is_that_of_the_robots_radius(tmp_path: Path) -> None:
     header, _ = ef.export("etdagnn:comm_radius=5:time_scale=10", tmp_path / "agent.h", message_bytes=60)
-    assert "sent modulo 80, velocities modulo 8." in header.read_text()
+    assert "sent modulo 80, velocities modulo 32." in header.read_text()
+
+
+def test_robots_that_are_too_fast_for_16_bits_are_refused(tmp_path: Path) -> None:
+    # Relative velocities of up to 32 R / tau = 8 are told apart: two robots of 4 can reach them.
+    for max_speed, fits in ((3.99, True), (4.0, False)):
+        safety = ef.SafetyLimits(max_acceleration=4.0, max_speed=max_speed)
+        options: dict[str, Any] = {"message_bytes": 60, "safety": safety}
+        if fits:
+            ef.export("etdagnn:comm_radius=2.5:time_scale=10", tmp_path / "agent.h", **options)
+            continue
+        with pytest.raises(InputError, match="max_speed must be below 4 with compact messages"):
+            ef.export("etdagnn:comm_radius=2.5:time_scale=10", tmp_path / "agent.h", **options)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,10 @@ def export(
         program, written, table = replace(_read_outline(loaded, D, orbit), name=given_name), [path], ""
     else:
         program = replace(read_program(loaded, D, orbit), name=given_name)
-        program, table = choose_messages(program, find_comm_radius(controller, program), options)
+        comm_radius = find_comm_radius(controller, program)
+        if program.safety is not None:
+            program.safety.check_radius(comm_radius)
+        program, table = choose_messages(program, comm_radius, options)
         if table and report is not None:
             report(table)
         if suffix == ".h":

@@ -66,7 +66,21 @@ def choose_messages(program: Program, comm_radius: float, options: MessageOption
             f"message_bytes must be at least {least} for {program.name} with packets = {options.packets}, "
             f"got {options.message_bytes}"
         )
+    check_speed(chosen.program)
     return chosen.program, _format_table(choices, chosen)
+
+
+def check_speed(program: Program) -> None:
+    """Raise InputError if agents with limits may be too fast for the velocities of a compact format.
+
+    A faster neighbour would appear at another velocity: one that approaches may seem to leave.
+    """
+    compact, max_speed = program.compact, None if program.safety is None else program.safety.max_speed
+    if compact is not None and max_speed is not None and 2.0 * max_speed >= compact.speed_reach:
+        raise InputError(
+            f"max_speed must be below {compact.speed_reach / 2.0:g} with compact messages, which represent relative "
+            f"velocities below {compact.speed_reach:g}; got {max_speed:g}: leave out message_bytes, or lower time_scale"
+        )
 
 
 def _list_choices(

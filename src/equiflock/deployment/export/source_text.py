@@ -137,14 +137,14 @@ def make_message_words(program: Program) -> dict[str, Any]:
         "vectors": 2 + program.relayed_count // program.dimensions,
     }
     if (compact := program.compact) is not None:
-        radius, speed = compact.comm_radius, compact.comm_radius / program.senses.time_scale
+        radius, speed = compact.comm_radius, compact.speed_reach
         words |= {
             "format_version": COMPACT_VERSION,
             "layout": compact.layout,
             "vectors": 1 + compact.vectors_per_packet,
         }
-        words |= {"window": f"{WINDOW * radius:g}", "speed_window": f"{WINDOW * speed:g}"}
-        words |= {"reach": f"{WINDOW / 2 * radius:g}", "speed_reach": f"{WINDOW / 2 * speed:g}"}
+        words |= {"window": f"{WINDOW * radius:g}", "speed_window": f"{2.0 * speed:g}"}
+        words |= {"reach": f"{WINDOW / 2 * radius:g}", "speed_reach": f"{speed:g}"}
     return words
 
 
