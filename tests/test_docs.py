@@ -148,7 +148,8 @@ def has_extra(command: str) -> bool:
 FIRMWARE_STUBS = """
 static float position[ROBOT_D], velocity[ROBOT_D];
 static void radio_send(const uint8_t *bytes, size_t size) { (void)bytes; (void)size; }
-static int radio_receive(uint8_t *bytes, size_t size, size_t *length) { (void)bytes; *length = size; return 1; }
+static int radio_receive(uint8_t *bytes, size_t size, size_t *length)
+{ memset(bytes, 0, size); *length = size; return 1; }
 static int half_of_the_period_is_over(void) { static int calls; return ++calls % 2 == 0; }
 static uint32_t clock_microseconds(void) { static uint32_t now; return now += 50000u; }
 static void warn_pilot(int state) { (void)state; }
@@ -179,7 +180,7 @@ def test_the_firmware_of_the_deploying_page_compiles_and_brakes_alone() -> None:
     cli.main(words)
     (text,) = blocks(DEPLOY_PAGE, "c")
     include, _, code = text.partition("\n")
-    Path("robot.c").write_text("\n".join([include, FIRMWARE_STUBS, code, FIRMWARE_MAIN]))
+    Path("robot.c").write_text("\n".join(["#include <string.h>", include, FIRMWARE_STUBS, code, FIRMWARE_MAIN]))
     subprocess.run(shlex.split("cc -std=c99 -O2 -Wall -Wextra -Werror robot.c -lm -o robot"), check=True)
     assert subprocess.run("./robot").returncode == 0
 
