@@ -94,7 +94,9 @@ class OnboardOptions:
         if get_target is None:
             limits = get_safety_limits(controller)
             if limits is None:
-                print_warning("no limits: pass --safety max_acceleration=.. to keep accelerations within the robot's own")
+                print_warning(
+                    "no limits: pass --safety max_acceleration=.. to keep accelerations within the robot's own"
+                )
             with export_onboard_agent(controller, settings) as make_agent:
                 yield OnboardSteps(make_agent, timing, limits)
             return

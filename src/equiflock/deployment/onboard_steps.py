@@ -126,14 +126,13 @@ class OnboardSteps:
     `make_brake`, too.
     """
 
-    def __init__(
-        self, make_agent: Callable[[], Agent], timing: StepTiming, limits: SafetyLimits | None = None
-    ) -> None:
+    def __init__(self, make_agent: Callable[[], Agent], timing: StepTiming, limits: SafetyLimits | None = None) -> None:
         self.make_agent, self.timing, self.limits = make_agent, timing, limits
         self.agent = make_agent()
         self.state: State = "waiting"
         self.counts = StepCounts()
-        self._is_slow = False
+        self.is_slow = False
+        """Whether the robot is silent because no step ended in time, although it was measured."""
         self._measured: tuple[Sequence[float], Sequence[float]] = (), ()
         self._measured_at = self._began_at = self._tick = -math.inf
         self._is_open = self._has_new_measurement = False
@@ -165,21 +164,14 @@ class OnboardSteps:
         return min(due, self._silent_at)
 
     @property
-    def silence_reason(self) -> str:
-        """Why the robot fell silent: what has not come for how long."""
-        if self._is_slow:
-            return f"no step ended in time for {self._longest_debt:g} s: lower the rate, or use a faster computer"
-        return f"no measurement for {self.timing.timeout:g} s"
-
-    @property
-    def _longest_debt(self) -> float:
+    def longest_debt(self) -> float:
         """Seconds from the beginning of a step, without a set-point, after which the robot is silent."""
         return max(self.timing.timeout, self.timing.longest_step)
 
     @property
     def _silent_at(self) -> float:
         """Time at which the robot falls silent, unless a measurement and a set-point come before."""
-        return min(self._measured_at + self.timing.timeout, self._owed_since + self._longest_debt)
+        return min(self._measured_at + self.timing.timeout, self._owed_since + self.longest_debt)
 
     @property
     def _next_end(self) -> float:
@@ -303,7 +295,7 @@ class OnboardSteps:
 
     def _fall_silent(self, now: float) -> None:
         """Give up the step and the agent."""
-        self._is_slow = now - self._measured_at < self.timing.timeout
+        self.is_slow = now - self._measured_at < self.timing.timeout
         self.state, self._tick, self._is_open, self._owed_since = "silent", now, False, math.inf
         self.counts.silences += 1
         self._renew_agent(1)
@@ -318,7 +310,7 @@ class OnboardSteps:
         return Output(setpoint=self.make_last_setpoint())
 
     def _renew_agent(self, steps: int) -> None:
-        """Restart or replace the agent. Its messages become newer, and the next step uses those that it has received."""
+        """Restart or replace the agent. The next step has a later number, and uses messages that are not old yet."""
         self.agent = restart_agent(self.agent, self.make_agent, (self.agent.step + steps) % 2**32)
         self.counts.received -= len(self._passed_on)
         self._early.extend(self._passed_on)
