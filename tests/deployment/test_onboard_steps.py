@@ -195,8 +195,8 @@ class RestartingAgent(EchoAgent):
 
 
 def test_an_agent_that_can_restart_goes_on_after_a_gap_and_after_silence() -> None:
-    steps = OnboardSteps(RestartingAgent, StepTiming(rate=1 / PERIOD))
-    agent: Any = steps.agent
+    steps: Any = OnboardSteps(RestartingAgent, StepTiming(rate=1 / PERIOD))
+    agent = steps.agent
     fly(steps, 0.0, 3)
     fly(steps, 0.52, 1)
     assert steps.agent is agent and agent.restarts == 1 and agent.step == 6

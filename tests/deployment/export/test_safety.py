@@ -219,15 +219,13 @@ def test_agents_of_all_formats_are_like_new_after_a_restart(
 ) -> None:
     changes: dict[str, Any] = {"fence": None, "max_speed": None, "max_silence": None}
     controller, options = limited(name, **changes), {} if message_bytes is None else {"message_bytes": message_bytes}
-    agents = {}
-    for kind in KINDS:
-        path = ef.export(controller, tmp_path / ("agent.h" if kind == "c" else "agent.py"), **options)[0]
-        if kind == "c":
-            library = compile_header(path, tmp_path / "agent.so")
-            agents[kind] = [CompiledAgent(library, n, 0, PERIOD) for n in (0, 1, 2)]
-        else:
-            agents[kind] = [import_agent_class(path)(n, period=PERIOD) for n in (0, 1, 2)]  # type: ignore[call-arg]
-    for agent, fresh, other in agents.values():
+    header, program = (ef.export(controller, tmp_path / name, **options)[0] for name in ("agent.h", "agent.py"))
+    library, agent_class = compile_header(header, tmp_path / "agent.so"), import_agent_class(program)
+    trios: list[list[Any]] = [
+        [CompiledAgent(library, n, 0, PERIOD) for n in range(3)],
+        [agent_class(n, period=PERIOD) for n in range(3)],
+    ]
+    for agent, fresh, other in trios:
         fly_pair(agent, other)
         agent.restart()
         for each in (agent, fresh):
