@@ -105,6 +105,7 @@ def run_robots(robots: int, *options: str) -> Iterator[tuple[list[subprocess.Pop
     for i in range(robots):
         others = ",".join(f"127.0.0.1:{port}" for port in peers if port != peers[i])
         words = f"--number {i} --connection udp:127.0.0.1:{links[i]} --port {peers[i]} --wait {START_TIMEOUT:g}".split()
+        words += ["--altitude", f"{ALTITUDE:g}"]
         command = [sys.executable, "-m", "equiflock", "mavlink", *words, "--peers", others, *options]
         processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     vehicles = [Vehicle(i + 1, link) for i, link in enumerate(links)]

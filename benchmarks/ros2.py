@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -59,6 +60,8 @@ class Host:
         from geometry_msgs.msg import AccelStamped
         from nav_msgs.msg import Odometry
         from rclpy.executors import SingleThreadedExecutor
+        from rclpy.qos import DurabilityPolicy, QoSProfile
+        from std_msgs.msg import String
 
         self._context, self._odometry_type = rclpy.Context(), Odometry
         rclpy.init(context=self._context)
@@ -67,9 +70,14 @@ class Host:
         self._executor.add_node(self._node)
         self.setpoints: list[list[tuple[float, float, float]]] = [[] for _ in range(robots)]
         """Accelerations received, by robot."""
+        self.states = [""] * robots
+        """The last state of each node."""
+        kept = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._publishers = [self._node.create_publisher(Odometry, f"/robot{i}/odom", 10) for i in range(robots)]
         for i in range(robots):
             self._node.create_subscription(AccelStamped, f"/robot{i}/setpoint", self._make_callback(i), 100)
+            topic = f"/robot{i}/equiflock_{i}/state"
+            self._node.create_subscription(String, topic, partial(self._keep_state, i), kept)
 
     def __enter__(self) -> Host:
         return self
@@ -104,6 +112,9 @@ class Host:
     def spin(self, seconds: float) -> None:
         """Receive for some time, at most one message."""
         self._executor.spin_once(timeout_sec=max(seconds, 0.0))
+
+    def _keep_state(self, robot: int, state: Any) -> None:
+        self.states[robot] = state.data
 
     def _make_callback(self, robot: int) -> Any:
         def keep(setpoint: Any) -> None:

@@ -54,6 +54,22 @@ def test_an_exported_agent_keeps_limits_and_counts_silence_by_the_clock_of_its_s
     assert accelerations[5:] == [pytest.approx((-2.0, 0.0))] * 3  # 1 / (4 periods), limited
 
 
+@pytest.mark.parametrize("gap", [0.06, 0.3, 2.0])
+def test_an_agent_that_brakes_alone_goes_on_braking_after_late_steps_and_silence(gap: float) -> None:
+    controller = ef.Safe(ef.load("starling", comm_radius=3.0, time_scale=8.0), max_acceleration=2.0, max_silence=0.25)
+    with export_onboard_agent(controller, OnboardAgent(number=1, dimensions=2, period=0.05)) as make_agent:
+        steps = OnboardSteps(make_agent, StepTiming(rate=20.0, timeout=1.0))
+        setpoints = []
+        for tick in range(12):
+            now = 0.05 * tick + (gap if tick >= 8 else 0.0)
+            steps.advance(now - 1e-3)
+            steps.measure((0.0, 0.0), (1.0, 0.0), now)
+            steps.advance(now)
+            setpoints.append(steps.advance(now + 0.03).setpoint)
+            assert steps.description == ("flying, ALONE" if tick < 5 else "flying, STALE")
+    assert all(each is not None and each.acceleration == pytest.approx((-2.0, 0.0)) for each in setpoints[5:])
+
+
 def test_a_privileged_controller_is_refused() -> None:
     with (
         pytest.raises(InputError, match="tanner is privileged"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from equiflock._runtime.checks import InputError
+from equiflock.controllers.safety_limits import SafetyLimits
 from equiflock.deployment.onboard_steps import OnboardSteps, Setpoint, StepTiming
 
 PERIOD, LISTEN = 0.1, 0.05
@@ -178,8 +179,101 @@ def test_a_robot_without_measurements_is_asked_to_stop_once_per_period() -> None
         assert steps.advance(now).setpoint is None or steps.state == "flying"
     setpoints = [steps.advance(0.6 + 0.05 * k).setpoint for k in range(5)]
     assert [each is not None for each in setpoints] == [True, False, True, False, True]
-    assert setpoints[0] == ((0.0, 0.0), (0.0, 0.0))
+    # Without its velocity, no acceleration stops it.
+    assert setpoints[0] == (None, (0.0, 0.0))
     assert steps.state == steps.description == "silent" and steps.counts.silences == 1
+
+
+class RestartingAgent(EchoAgent):
+    """An agent with limits, which goes on after a gap."""
+
+    restarts = 0
+    state = "OK"
+
+    def restart(self) -> None:
+        self.restarts, self.received = self.restarts + 1, []
+
+
+def test_an_agent_that_can_restart_goes_on_after_a_gap_and_after_silence() -> None:
+    steps: Any = OnboardSteps(RestartingAgent, StepTiming(rate=1 / PERIOD))
+    agent = steps.agent
+    fly(steps, 0.0, 3)
+    fly(steps, 0.52, 1)
+    assert steps.agent is agent and agent.restarts == 1 and agent.step == 6
+    assert steps.advance(2.0).message is None and steps.state == "silent"
+    fly(steps, 3.0, 1)
+    assert steps.agent is agent and agent.restarts == 2
+
+
+@pytest.mark.parametrize("make", [EchoAgent, RestartingAgent])
+def test_messages_that_arrive_before_a_late_step_are_used_in_it(make: Any) -> None:
+    steps = OnboardSteps(make, StepTiming(rate=1 / PERIOD, agents=3))
+    fly(steps, 0.0, 1)
+    steps.receive(make_message(8), 0.06, age=0.01)
+    steps.receive(make_message(7), 0.16)
+    steps.measure(PLACE, SPEED, 0.21)
+    # The step began more than a period late, when the first message was too old.
+    assert steps.advance(0.21).message == make_message(0, 2)
+    assert steps.next_time == pytest.approx(0.21 + LISTEN)
+    assert end_step(steps, 0.21 + LISTEN).acceleration == (1.0, -1.0)
+    assert steps.counts.received == 1
+
+
+def test_a_velocity_setpoint_starts_from_the_velocity_with_which_the_step_began() -> None:
+    steps = make_steps()
+    steps.measure(PLACE, SPEED, 0.0)
+    steps.advance(0.0)
+    steps.measure(PLACE, (0.9, 0.25), 0.04)
+    assert end_step(steps, LISTEN).velocity == pytest.approx((0.5, 0.25 - 0.1))
+
+
+def test_the_velocity_setpoint_of_an_invalid_state_is_zero() -> None:
+    steps = OnboardSteps(RestartingAgent, StepTiming(rate=1 / PERIOD))
+    steps.agent.state = "INVALID"  # type: ignore[attr-defined]
+    steps.measure(PLACE, SPEED, 0.0)
+    steps.advance(0.0)
+    assert end_step(steps, LISTEN) == ((0.0, -1.0), (0.0, 0.0))
+
+
+@pytest.mark.parametrize("begins_on_measurement", [False, True])
+def test_a_loop_that_never_ends_a_step_in_time_falls_silent(begins_on_measurement: bool) -> None:
+    steps = make_steps(begins_on_measurement=begins_on_measurement)
+    states = []
+    for k in range(5):
+        now = 0.21 * k
+        if steps.state != "silent":
+            steps.measure(PLACE, SPEED, now)
+        assert steps.advance(now).setpoint in (None, (None, (0.0, 0.0)))
+        states.append(steps.state)
+    # After the timeout of 0.5.
+    assert states == ["flying"] * 3 + ["silent"] * 2
+    assert steps.is_slow and steps.counts.silences == 1
+
+
+def test_a_step_that_takes_longer_than_the_timeout_is_not_slow() -> None:
+    steps = make_steps(timeout=0.04, listen=0.9)
+    steps.measure(PLACE, SPEED, 0.0)
+    steps.advance(0.0)
+    for now in (0.03, 0.06, 0.095):
+        steps.measure(PLACE, SPEED, now)
+        setpoint = steps.advance(now).setpoint
+    assert setpoint is not None and steps.state == "flying"
+
+
+def test_a_brake_is_against_a_measured_velocity_and_within_the_limits() -> None:
+    steps = OnboardSteps(EchoAgent, StepTiming(rate=1 / PERIOD), SafetyLimits(max_acceleration=2.0))
+    assert steps.make_brake(0.0) is None
+    steps.measure(PLACE, (0.4, -0.2), 0.0)
+    brake = steps.make_brake(0.1)
+    assert brake is not None and brake.acceleration == pytest.approx((-1.0, 0.5)) and brake.velocity == (0.0, 0.0)
+    steps.measure(PLACE, (30.0, 40.0), 0.1)
+    brake = steps.make_brake(0.1)
+    assert brake is not None and brake.acceleration == pytest.approx((-1.2, -1.6))
+    # A velocity that is two periods old, and a robot that stands.
+    assert steps.make_brake(0.31) is None
+    steps.measure(PLACE, (0.01, 0.0), 0.3)
+    assert steps.make_brake(0.31) is None
+    assert steps.make_last_setpoint() == ((0.0, 0.0), (0.0, 0.0))
 
 
 def test_after_silence_a_new_agent_begins_with_the_next_measurement() -> None:

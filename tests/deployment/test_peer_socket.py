@@ -55,6 +55,12 @@ def test_a_wrong_address_is_one_line(text: str) -> None:
         parse_address(text)
 
 
+@pytest.mark.parametrize("host", ["robot..local", "x" * 64])
+def test_a_host_that_is_no_name_is_one_line(host: str) -> None:
+    with pytest.raises(InputError, match="is not a name: its labels must have 1 to 63 characters"):
+        parse_address(f"{host}:14600")
+
+
 def test_an_address_in_use_or_of_the_robot_itself_is_an_error(pair: tuple[PeerSocket, PeerSocket]) -> None:
     own, other = pair[1].peers[0], pair[0].peers[0]
     with pytest.raises(InputError, match="cannot receive messages at"):

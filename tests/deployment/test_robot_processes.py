@@ -12,6 +12,7 @@ import pytest
 
 import equiflock as ef
 from equiflock.deployment.link_frames import END, HELLO, REPORT, RobotReport, pack_frame, parse_report
+from equiflock.deployment.robot import Robot
 from equiflock.deployment.robot_processes import RobotProcesses
 from equiflock.deployment.swarm_results import FlightLog, find_failed_agents
 from tests.deployment.robots import children
@@ -39,6 +40,20 @@ def test_an_agent_that_never_answers_is_named(tmp_path: Path) -> None:
     with pytest.raises(ef.InputError, match=r"1 of 1 agents did not answer within 0.5 s: 0"), processes:
         pass
     assert not children()
+
+
+def test_a_robot_that_missed_steps_keeps_its_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = ef.Safe("etdagnn", max_acceleration=1.0, max_silence=0.1)
+    program = ef.export(controller, tmp_path / "agent.py")[0]
+    keys = {"key_to_host": "00" * 32, "key_to_robot": "11" * 32}
+    robot = Robot({**settings(program)[0], "number": 0, "agent": {"number": 0, "period": 0.05}, **keys})
+    monkeypatch.setattr(robot, "send", lambda frame: None)
+    states = []
+    for step in (0, 1, 2, 9, 10):
+        robot.begin(step, (0.0, 0.0, 1.0, 0.0))
+        robot.end()
+        states.append(getattr(robot.agent, "state", None))
+    assert states == ["ALONE", "ALONE", "STALE", "STALE", "STALE"] and robot.agent.step == 11
 
 
 HONEST = "class Agent:\n    def __init__(self, number, group): pass\n"

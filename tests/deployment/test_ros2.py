@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -159,7 +160,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def list_commands(host: Host) -> list[list[tuple[float, ...]]]:
-    """Return the set-points of all robots but those of zero, which a silent robot gets."""
+    """Return the set-points of all robots but those of zero, which a robot without neighbours gets."""
     return [[setpoint for setpoint in each if any(setpoint)] for each in host.setpoints]
 
 
@@ -188,10 +189,10 @@ def find_each_other(host: Host, positions: Any, velocities: Any) -> int:
 
 
 def fall_silent(host: Host) -> None:
-    """Publish nothing until every robot has stopped, and the last of these set-points has arrived."""
+    """Publish nothing until every robot is silent."""
     deadline = time.monotonic() + PATIENCE
-    while not all(each[-1] == (0.0, 0.0, 0.0) for each in host.setpoints):
-        assert time.monotonic() < deadline, "a node does not stop without odometry"
+    while set(host.states) != {"silent"}:
+        assert time.monotonic() < deadline, "a node does not fall silent without odometry"
         host.spin(0.1)
 
 
@@ -240,8 +241,10 @@ class Ends:
 
 
 @contextmanager
-def make_ends(setpoint: Any, agent: Any, target: TargetVelocity | None = None) -> Iterator[Ends]:
-    steps = OnboardSteps(lambda: agent, StepTiming(rate=20.0, timeout=PATIENCE))
+def make_ends(
+    setpoint: Any, agent: Any, target: TargetVelocity | None = None, rate: float = 20.0, timeout: float = PATIENCE
+) -> Iterator[Ends]:
+    steps = OnboardSteps(lambda: agent, StepTiming(rate=rate, timeout=timeout))
     topic = {"acceleration": "accelerations", "velocity": "velocities"}[setpoint]
     settings = Ros2Settings(5, setpoint=setpoint, setpoint_topic=topic)
     with Ros2Node(steps, settings, target) as node:
@@ -288,6 +291,57 @@ def test_a_leader_asks_for_its_target_velocity_and_reports_its_state(domain: Non
         velocity = setpoint.twist.linear
         assert (velocity.x, velocity.y, velocity.z) == pytest.approx((0.75, 0.0, 0.0), abs=1e-12)
         assert "flying" in [each.data for each in ends.received if hasattr(each, "data")]
+
+
+def get_vectors(ends: Ends) -> list[tuple[float, float]]:
+    """Return the set-points that have been received."""
+    stamped = [each for each in ends.received if hasattr(each, "header")]
+    vectors = [(each.accel if hasattr(each, "accel") else each.twist).linear for each in stamped]
+    return [(each.x, each.y) for each in vectors]
+
+
+@needs_no_lark_warning
+@pytest.mark.parametrize(("setpoint", "expected"), [("acceleration", (0.0, -0.25)), ("velocity", (0.0, 0.0))])
+def test_a_robot_whose_odometry_comes_brakes_at_the_end_until_it_stands(
+    setpoint: Any, expected: tuple[float, float], domain: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("equiflock.deployment.ros2_node.STOP_SECONDS", PATIENCE)
+    leader = LeaderAgent(ef.load("starling"), OnboardAgent(number=5, dimensions=2, period=0.5), lambda: (9.0, 9.0))
+    with make_ends(setpoint, leader, rate=2.0) as ends:
+        ends.spin_until(lambda: bool(get_vectors(ends)), lambda: ends.publish("odom", place))
+        # The measurement of this moment is newer than two periods, of a second.
+        ends.publish("odom", place)
+        ends.received.clear()
+        stop = threading.Thread(target=ends.node.stop)
+        stop.start()
+        deadline = time.monotonic() + PATIENCE
+        while stop.is_alive():
+            assert time.monotonic() < deadline, "the robot does not end its flight"
+            # Once it brakes, it stands.
+            if get_vectors(ends):
+                ends.publish("odom", lambda odometry: None)
+            ends.executor.spin_once(timeout_sec=0.05)
+        stop.join()
+        while len(get_vectors(ends)) < 2 and time.monotonic() < deadline:
+            ends.executor.spin_once(timeout_sec=0.05)
+    assert get_vectors(ends)[0] == pytest.approx(expected, abs=1e-9)
+    assert get_vectors(ends)[-1] == (0.0, 0.0)
+
+
+@needs_no_lark_warning
+@pytest.mark.parametrize(("setpoint", "count"), [("acceleration", 0), ("velocity", 3)])
+def test_a_silent_robot_gets_zero_velocities_but_no_accelerations(setpoint: Any, count: int, domain: None) -> None:
+    leader = LeaderAgent(ef.load("starling"), OnboardAgent(number=5, dimensions=2, period=0.05), lambda: (9.0, 9.0))
+    with make_ends(setpoint, leader, timeout=0.3) as ends:
+        ends.spin_until(lambda: bool(get_vectors(ends)), lambda: ends.publish("odom", place))
+        ends.spin_until(lambda: ends.node.steps.state == "silent", lambda: None)
+        ends.node.spin_once()
+        ends.received.clear()
+        silent_until = time.monotonic() + 0.3
+        ends.spin_until(lambda: len(get_vectors(ends)) >= count and time.monotonic() > silent_until, lambda: None)
+        ends.node.stop()
+        ends.executor.spin_once(timeout_sec=0.1)
+    assert set(get_vectors(ends)) == ({(0.0, 0.0)} if count else set())
 
 
 @needs_no_lark_warning

@@ -16,6 +16,7 @@ from equiflock.controllers import load
 from equiflock.controllers.loading import read_own_radius
 from equiflock.controllers.registry import parse_controller_name, split_unit_options
 from equiflock.controllers.safe import apply_limits
+from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.deployment.export.program import check_local
 from equiflock.deployment.exported_agents import Agent
@@ -55,7 +56,7 @@ class OnboardOptions:
     """Usual delay of messages in seconds, by which a controller with a gain schedule lowers its gain."""
     safety: SafetyArgument = None
     timeout: float = 0.5
-    """Seconds without a measurement of its own after which the robot stops."""
+    """Seconds without a measurement of the robot, or without a set-point in time, after which it is silent."""
     plugin: str | None = None
     """Python module or file to import first, which may register your own controllers."""
 
@@ -91,8 +92,13 @@ class OnboardOptions:
             raise InputError("--safety has no effect on a leader, which runs no controller: leave it out")
         controller, settings = self.load_controller(), self.make_agent_settings()
         if get_target is None:
+            limits = get_safety_limits(controller)
+            if limits is None:
+                print_warning(
+                    "no limits: pass --safety max_acceleration=.. to keep accelerations within the robot's own"
+                )
             with export_onboard_agent(controller, settings) as make_agent:
-                yield OnboardSteps(make_agent, timing)
+                yield OnboardSteps(make_agent, timing, limits)
             return
         # After one period, a velocity set-point is then the target itself.
         response = timing.period if self.setpoint == "velocity" else LEADER_RESPONSE

@@ -23,7 +23,9 @@ class Ros2(OnboardOptions):
 
     The node reads nav_msgs/Odometry, exchanges messages with the other robots on a topic (std_msgs/UInt8MultiArray),
     and publishes set-points: geometry_msgs/AccelStamped, or TwistStamped for velocities. Messages are checked, but not
-    authenticated. Without odometry for --timeout seconds, and at Ctrl-C, set-points are zero.
+    authenticated. Without odometry for --timeout seconds, velocity set-points are zero, and there are no acceleration
+    set-points: no acceleration stops a robot whose velocity is unknown, so its own watchdog must. At Ctrl-C or SIGTERM
+    the robot brakes, for a second at most, as long as odometry comes.
     """
 
     leader: bool = False
@@ -42,7 +44,7 @@ class Ros2(OnboardOptions):
     """Arguments of ROS 2 follow as the last of the command line: --ros-args -r __ns:=/robot7 -r odom:=odometry."""
 
     def run(self) -> None:
-        """Run the node until Ctrl-C, then print a summary."""
+        """Run the node until Ctrl-C, stop the robot and print a summary."""
         timing, settings = self.make_timing(), self._make_settings()
         check_ros2()
         target = TargetVelocity(self.dimensions, self.timeout) if self.leader else None

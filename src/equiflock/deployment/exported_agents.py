@@ -73,6 +73,7 @@ int exported_has_limits(void) {{ return 1; }}
 int exported_state(const {name}_agent *agent) {{ return agent->state; }}
 uint32_t exported_late_count(const {name}_agent *agent) {{ return agent->late_count; }}
 void exported_set_time({name}_agent *agent, uint32_t microseconds) {{ {name}_set_time(agent, microseconds); }}
+void exported_restart({name}_agent *agent) {{ {name}_restart(agent); }}
 #else
 int exported_has_limits(void) {{ return 0; }}
 #endif
@@ -106,6 +107,21 @@ class Agent(Protocol):
     def end(self) -> Iterable[float]:
         """End the step. Return the acceleration, D float32 numbers in the robot's units."""
         ...
+
+
+def restart_agent(agent: Agent, make_agent: Callable[[], Agent], step: int) -> Agent:
+    """Return an agent at this step, without observations and neighbours, for a robot that has missed steps.
+
+    An agent with limits goes on, so that it does not forget for how long it has received no message; another is
+    replaced by a new one.
+    """
+    restart = getattr(agent, "restart", None)
+    if restart is None:
+        agent = make_agent()
+    else:
+        restart()
+    agent.step = step
+    return agent
 
 
 def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
@@ -209,8 +225,8 @@ class CompiledAgent:
             raise InputError(
                 "period must be the robot's sampling period in seconds, as the controller's gain or limits need it"
             )
-        arguments = ctypes.c_uint32(number), ctypes.c_uint8(group), ctypes.c_float(period or 0.0)
-        self._library.exported_init(self._agent, *arguments)
+        self._arguments = ctypes.c_uint32(number), ctypes.c_uint8(group), ctypes.c_float(period or 0.0)
+        self._library.exported_init(self._agent, *self._arguments)
         self._has_limits = bool(self._library.exported_has_limits())
         if delay:
             self._library.exported_set_delay(self._agent, ctypes.c_float(delay))
@@ -238,6 +254,15 @@ class CompiledAgent:
         """Pass the robot's clock, before `end`; ignored by a controller without limits."""
         if self._has_limits:
             self._library.exported_set_time(self._agent, ctypes.c_uint32(round(seconds * 1e6) % 2**32))
+
+    def restart(self) -> None:
+        """Forget neighbours and observations after missed steps; the step, and with limits the silence, go on."""
+        if self._has_limits:
+            self._library.exported_restart(self._agent)
+        else:
+            step = self.step
+            self._library.exported_init(self._agent, *self._arguments)
+            self.step = step
 
     def begin(self, position: Sequence[float], velocity: Sequence[float]) -> Any:
         """Begin a step. Return the message, or a list of its packets if there are several.

@@ -5,18 +5,15 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from equiflock._runtime.checks import InputError, check_positive
-from equiflock.deployment.mavlink_vehicle import HEARTBEAT_INTERVAL, MavlinkVehicle
+from equiflock.deployment.mavlink_vehicle import HEARTBEAT_INTERVAL, MavlinkVehicle, VehicleSilentError
 from equiflock.deployment.onboard_steps import OnboardSteps
 from equiflock.deployment.peer_socket import PeerSocket
 
 STOP_SECONDS = 1.0
 """Seconds for which a vehicle is asked for zero velocity at the end."""
-
-
-class VehicleSilentError(Exception):
-    """The vehicle has sent no position for the timeout."""
 
 
 class MavlinkRobot:
@@ -42,17 +39,19 @@ class MavlinkRobot:
             self._read(deadline)
             if time.monotonic() >= deadline and self.steps.state == "waiting":
                 address = self.vehicle.settings.address
-                heard = "sent no LOCAL_POSITION_NED" if self.vehicle.system_id else "sent nothing"
-                raise InputError(f"the vehicle at {address} {heard} within {timeout:g} s: check --connection")
+                missing = "no LOCAL_POSITION_NED" if self.vehicle.system_id else "nothing"
+                raise InputError(f"the vehicle at {address} sent {missing} within {timeout:g} s: check --connection")
 
     def fly(self) -> None:
-        """Run the steps. Raise VehicleSilentError when the vehicle falls silent."""
+        """Run the steps. Raise VehicleSilentError when the vehicle falls silent, or gets no set-point in time."""
         while True:
             output = self.steps.advance(time.monotonic())
             self._report_state()
             if self.steps.state == "silent":
-                silence = f"sent no LOCAL_POSITION_NED for {self.steps.timing.timeout:g} s"
-                raise VehicleSilentError(f"the vehicle {silence}: asking it for zero velocity")
+                reason = f"the vehicle sent no LOCAL_POSITION_NED for {self.steps.timing.timeout:g} s"
+                if self.steps.is_slow:
+                    reason = f"the vehicle got no set-point for {self.steps.longest_debt:g} s, use a lower --rate"
+                raise VehicleSilentError(f"{reason}: asking it for zero velocity")
             if output.setpoint is not None and not self._leads:
                 self.vehicle.send_setpoint(output.setpoint)
             if output.message is not None:
@@ -60,13 +59,14 @@ class MavlinkRobot:
             self._read(self.steps.next_time)
 
     def stop(self) -> None:
-        """Ask the vehicle for zero velocity, for STOP_SECONDS at the rate."""
+        """Ask the vehicle for zero velocity, for STOP_SECONDS at the rate, unless the connection is lost."""
         if self._leads:
             return
         deadline = time.monotonic() + STOP_SECONDS
-        while time.monotonic() < deadline:
-            self.vehicle.send_stop()
-            time.sleep(self.steps.timing.period)
+        with suppress(VehicleSilentError):
+            while time.monotonic() < deadline:
+                self.vehicle.send_stop()
+                time.sleep(self.steps.timing.period)
 
     def _read(self, until: float) -> None:
         """Wait for the vehicle or a message until that time, and pass on what has come."""

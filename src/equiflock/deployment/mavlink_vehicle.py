@@ -1,7 +1,7 @@
 """The MAVLink connection of one robot to its autopilot: position and velocity in, set-points out.
 
 The flock's frame is east, north, up in metres; MAVLink's local frame is north, east, down from an origin of the
-vehicle's own. A set-point has all three axes: in the plane the vehicle keeps the altitude at which it began.
+vehicle's own. A set-point has all three axes: in the plane the vehicle keeps the altitude of its settings.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock._runtime.imports import require_modules
+from equiflock.controllers.safety_limits import SafetyLimits
 from equiflock.deployment.coordinates import Vector, swap_ned_and_enu
 from equiflock.deployment.onboard_steps import Setpoint, SetpointKind
 
@@ -39,7 +41,7 @@ HEARTBEAT_INTERVAL = 1.0
 MAX_MESSAGES = 256
 """Most messages that are read at once."""
 ALTITUDE_RATE = 1.0
-"""w of the altitude hold z'' = w^2 (z0 - z) - 2 w z', in 1/s: critically damped."""
+"""w of the altitude hold z'' = w^2 (z0 - z) - 2 w z', in 1/s: critically damped, and slower far away."""
 MAX_VERTICAL_ACCELERATION, MAX_VERTICAL_SPEED = 2.0, 1.0
 """Limits of the altitude hold, in m/s^2 and m/s."""
 
@@ -53,31 +55,52 @@ class VehicleSettings:
     rate: float
     """Set-points per second, at which positions are requested, too."""
     dimensions: int = 2
+    altitude: float = 0.0
+    """Altitude in the flock's frame that a vehicle in the plane keeps."""
+    limits: SafetyLimits | None = None
+    """Limits of the agent, which a vehicle in the plane keeps together with its vertical set-point."""
     setpoint: SetpointKind = "acceleration"
     origin: Vector = (0.0, 0.0, 0.0)
     """The vehicle's local origin in the flock's frame: east, north, up in metres."""
     baud: int = 115_200
     """Speed of a serial line."""
     system_id: int | None = None
-    """System of the vehicle; if None, the first autopilot that is heard."""
+    """System of the vehicle; if None, the first autopilot that sends anything."""
 
 
-class AltitudeHold:
-    """Vertical set-points of a vehicle that flies in the plane: towards the altitude at which it began."""
+class VehicleSilentError(Exception):
+    """The vehicle has sent no position for the timeout, has got no set-point, or its connection is lost."""
 
-    def __init__(self) -> None:
-        self.altitude: float | None = None
 
-    def compute(self, altitude: float, climb: float) -> tuple[float, float]:
-        """Return the acceleration and the velocity upwards, at this altitude and vertical velocity."""
-        if self.altitude is None:
-            self.altitude = altitude
-        error = self.altitude - altitude
-        acceleration = ALTITUDE_RATE**2 * error - 2.0 * ALTITUDE_RATE * climb
-        return (
-            _clamp(acceleration, MAX_VERTICAL_ACCELERATION),
-            _clamp(ALTITUDE_RATE * error, MAX_VERTICAL_SPEED),
-        )
+def hold_altitude(error: float, climb: float) -> tuple[float, float]:
+    """Return the acceleration and the velocity upwards of a vehicle that is `error` below its altitude."""
+    target = _clamp(0.5 * ALTITUDE_RATE * error, MAX_VERTICAL_SPEED)
+    acceleration = 2.0 * ALTITUDE_RATE * (target - climb)
+    return (
+        _clamp(acceleration, MAX_VERTICAL_ACCELERATION),
+        _clamp(ALTITUDE_RATE * error, MAX_VERTICAL_SPEED),
+    )
+
+
+def limit_acceleration(
+    acceleration: Sequence[float], velocity: Sequence[float], limits: SafetyLimits, period: float
+) -> list[float]:
+    """Return an acceleration that keeps `max_speed` a period later if it can, and `max_acceleration` always.
+
+    The whole vector is shortened, so the horizontal part is too.
+    """
+    if limits.max_speed is not None:
+        planned = [v + a * period for v, a in zip(velocity, acceleration, strict=True)]
+        kept = shorten(planned, limits.max_speed)
+        if kept != planned:
+            acceleration = [(new - v) / period for new, v in zip(kept, velocity, strict=True)]
+    return shorten(acceleration, limits.max_acceleration)
+
+
+def shorten(vector: Sequence[float], norm: float) -> list[float]:
+    """Return the vector, shortened to the norm if it is longer."""
+    factor = min(1.0, norm / max(math.hypot(*vector), norm))
+    return [factor * number for number in vector]
 
 
 def read_local_position(message: Any, origin: Sequence[float]) -> tuple[Vector, Vector] | None:
@@ -106,7 +129,6 @@ class MavlinkVehicle:
         self._component = 0
         self._has_requested = False
         self._position: tuple[Vector, Vector] | None = None
-        self._hold = AltitudeHold()
         self._next_heartbeat = -math.inf
         self._link = _open_link(settings)
 
@@ -121,26 +143,40 @@ class MavlinkVehicle:
         return int(self._link.fd)
 
     def read(self) -> tuple[Vector, Vector] | None:
-        """Read what has arrived. Return the vehicle's newest position and velocity, or None if none has come."""
+        """Read what has arrived. Return the vehicle's newest position and velocity, or None if none has come.
+
+        Raise VehicleSilentError if the connection is lost, as all that sends does.
+        """
         newest = None
-        for _ in range(MAX_MESSAGES):
-            message = self._link.recv_msg()
-            if message is None:
-                break
-            if self._is_from_vehicle(message) and message.get_type() == "LOCAL_POSITION_NED":
-                newest = read_local_position(message, self.settings.origin) or newest
+        with self._report_loss():
+            for _ in range(MAX_MESSAGES):
+                message = self._link.recv_msg()
+                if message is None:
+                    break
+                if self._is_from_vehicle(message) and message.get_type() == "LOCAL_POSITION_NED":
+                    newest = read_local_position(message, self.settings.origin) or newest
         self._position = newest or self._position
         return newest
 
     def send_setpoint(self, setpoint: Setpoint) -> None:
         """Send a set-point of the agent, and in the plane a vertical one that keeps the altitude."""
-        horizontal = getattr(setpoint, self.settings.setpoint)
+        vector = getattr(setpoint, self.settings.setpoint)
         if self.settings.dimensions == 2:
-            assert self._position is not None, "no position has arrived"
-            (_, _, altitude), (_, _, climb) = self._position
-            vertical = self._hold.compute(altitude, climb)[0 if self.settings.setpoint == "acceleration" else 1]
-            horizontal = *horizontal, vertical
-        self._send_target(self.settings.setpoint, horizontal)
+            vector = self._add_vertical(vector)
+        self._send_target(self.settings.setpoint, vector)
+
+    def _add_vertical(self, horizontal: Sequence[float]) -> Sequence[float]:
+        """Return a set-point of all axes, which keeps the altitude, and as a whole the limits."""
+        assert self._position is not None, "no position has arrived"
+        settings, ((_, _, altitude), velocity) = self.settings, self._position
+        acceleration, climb = hold_altitude(settings.altitude - altitude, velocity[2])
+        if settings.setpoint == "acceleration":
+            vector = *horizontal, acceleration
+            limits = settings.limits
+            return vector if limits is None else limit_acceleration(vector, velocity, limits, 1.0 / settings.rate)
+        vector = *horizontal, climb
+        max_speed = None if settings.limits is None else settings.limits.max_speed
+        return vector if max_speed is None else shorten(vector, max_speed)
 
     def send_stop(self) -> None:
         """Ask the vehicle for zero velocity."""
@@ -150,7 +186,8 @@ class MavlinkVehicle:
         """Send a heartbeat if one is due, as a component of the vehicle's system, or of system 1 if it is unknown."""
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_INTERVAL
-            self._link.mav.heartbeat_send(ONBOARD_CONTROLLER_TYPE, INVALID_AUTOPILOT, 0, 0, ACTIVE_STATE)
+            with self._report_loss():
+                self._link.mav.heartbeat_send(ONBOARD_CONTROLLER_TYPE, INVALID_AUTOPILOT, 0, 0, ACTIVE_STATE)
 
     def _is_from_vehicle(self, message: Any) -> bool:
         """Return whether a message is from the vehicle. At its first one, request positions at the rate."""
@@ -172,18 +209,30 @@ class MavlinkVehicle:
         """Send SET_POSITION_TARGET_LOCAL_NED with this vector, east, north, up, as acceleration or velocity."""
         zero, ned = (0.0, 0.0, 0.0), swap_ned_and_enu(vector)
         velocity, acceleration = (zero, ned) if kind == "acceleration" else (ned, zero)
-        self._link.mav.set_position_target_local_ned_send(
-            int(time.monotonic() * 1e3) % 2**32,
-            self.system_id or 0,
-            self._component,
-            LOCAL_NED_FRAME,
-            TYPE_MASKS[kind],
-            *zero,
-            *velocity,
-            *acceleration,
-            0.0,
-            0.0,
-        )
+        with self._report_loss():
+            self._link.mav.set_position_target_local_ned_send(
+                int(time.monotonic() * 1e3) % 2**32,
+                self.system_id or 0,
+                self._component,
+                LOCAL_NED_FRAME,
+                TYPE_MASKS[kind],
+                *zero,
+                *velocity,
+                *acceleration,
+                0.0,
+                0.0,
+            )
+
+    @contextmanager
+    def _report_loss(self) -> Iterator[None]:
+        """Raise VehicleSilentError if the connection is lost in this block."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or " ".join(str(error).split())
+            raise VehicleSilentError(
+                f"the connection {self.settings.address} to the vehicle is lost: {reason}"
+            ) from None
 
 
 def _open_link(settings: VehicleSettings) -> Any:
@@ -197,7 +246,7 @@ def _open_link(settings: VehicleSettings) -> Any:
     from pymavlink import mavutil
 
     try:
-        return mavutil.mavlink_connection(
+        link = mavutil.mavlink_connection(
             settings.address,
             baud=settings.baud,
             source_system=settings.system_id or 1,
@@ -208,6 +257,13 @@ def _open_link(settings: VehicleSettings) -> Any:
     except (OSError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise InputError(f"cannot open the connection {settings.address}: {reason}") from None
+    # By default a TCP connection prints a line at each read after its end, and goes on.
+    link.handle_eof = link.handle_disconnect = _raise_connection_error
+    return link
+
+
+def _raise_connection_error() -> NoReturn:
+    raise ConnectionError("the vehicle has closed it")
 
 
 def _clamp(value: float, limit: float) -> float:

@@ -1,4 +1,4 @@
-"""Messages between robots by UDP: each robot sends to the addresses of all others, and hears nobody else."""
+"""Messages between robots by UDP: each robot sends to the addresses of all others, and receives from nobody else."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ def parse_address(text: str) -> Address:
         return socket.gethostbyname(host), int(port)
     except OSError as error:
         raise InputError(f"host {host!r} is unknown: {error.strerror}") from None
+    except UnicodeError:  # an empty label, or one of more than 63 characters
+        raise InputError(f"host {shorten_repr(host)} is not a name: its labels must have 1 to 63 characters") from None
 
 
 class PeerSocket:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from equiflock.deployment.exported_agents import Agent, build_agent_factory
+from equiflock.deployment.exported_agents import Agent, build_agent_factory, restart_agent
 from equiflock.deployment.frame_authentication import FrameSigner, FrameVerifier
 from equiflock.deployment.link_frames import (
     COMMAND,
@@ -159,9 +159,9 @@ class Robot:
     def begin(self, step: int, measured: Any) -> None:
         """Begin a step: pass the agent its measured position and velocity (2 D numbers), and send its message."""
         began = time.perf_counter()
-        # After a gap its observations are too old: start with a new agent.
+        # After a gap the observations are too old.
         if step != self.step + 1:
-            self.agent = self.make_agent()
+            self.agent = restart_agent(self.agent, self.make_agent, step)
         self.step = self.agent.step = step
         half = len(measured) // 2
         message = self.agent.begin(measured[:half], measured[half:])

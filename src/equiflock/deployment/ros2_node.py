@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ FLOCK_DEPTH = 256
 """Messages of the flock, of all senders together, that wait for the node; the 5 of ROS 2's sensor data lose some."""
 LONGEST_WAIT = 0.1
 """Seconds after which the node notices Ctrl-C at the latest."""
+STOP_SECONDS = 1.0
+"""Longest time for which a robot brakes at the end, in seconds."""
 OWN_NUMBER_REASON = "sender has this agent's own number"
 
 
@@ -138,12 +141,15 @@ class Ros2Node:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ask the robot to stop if it was asked for anything else, and leave ROS 2."""
-        if self.steps.state != "waiting" and self._context.ok():
-            self._publish(Output(setpoint=self.steps.make_zero_setpoint()))
-        self._executor.shutdown()
-        self._node.destroy_node()
-        self._context.try_shutdown()
+        """Stop the robot if it was asked for anything, and leave ROS 2."""
+        try:
+            # Another Ctrl-C ends the brake. Odometry in another frame has been reported.
+            with suppress(KeyboardInterrupt, InputError):
+                self.stop()
+        finally:
+            self._executor.shutdown()
+            self._node.destroy_node()
+            self._context.try_shutdown()
 
     def run(self) -> None:
         """Run the steps until an exception, such as KeyboardInterrupt, or until ROS 2 is shut down."""
@@ -156,6 +162,26 @@ class Ros2Node:
         self._report_state()
         wait = self.steps.next_time - time.monotonic()
         self._executor.spin_once(timeout_sec=min(max(wait, 0.0), LONGEST_WAIT))
+
+    def stop(self) -> None:
+        """Brake as long as odometry comes, for STOP_SECONDS at most, and publish a last set-point of zero.
+
+        A robot that is silent and takes accelerations gets none: its own watchdog has to stop it.
+        """
+        if self.steps.state == "waiting":
+            return
+        deadline = time.monotonic() + STOP_SECONDS
+        try:
+            while self._context.ok() and (tick := time.monotonic()) < deadline:
+                brake = self.steps.make_brake(tick)
+                if brake is None:
+                    break
+                self._publish(Output(setpoint=brake))
+                while (left := tick + self.steps.timing.period - time.monotonic()) > 0.0:
+                    self._executor.spin_once(timeout_sec=left)
+        finally:
+            if self._context.ok():
+                self._publish(Output(setpoint=self.steps.make_last_setpoint()))
 
     def _create_endpoints(self) -> None:
         """Create publishers and subscriptions. Messages and measurements are best effort: the newest one counts."""
@@ -203,7 +229,9 @@ class Ros2Node:
     def _publish(self, output: Output) -> None:
         """Publish what a step sends."""
         if output.setpoint is not None:
-            self._setpoints.publish(self._make_setpoint(getattr(output.setpoint, self.settings.setpoint)))
+            numbers = getattr(output.setpoint, self.settings.setpoint)
+            if numbers is not None:
+                self._setpoints.publish(self._make_setpoint(numbers))
         if output.message is not None:
             self._messages.publish(self._message_type(data=output.message))
 
@@ -224,9 +252,13 @@ class Ros2Node:
             self._description = description
             self._states.publish(self._state_type(data=description))
             topic = self.settings.odometry_topic
+            end = "set-points are zero" if self.settings.setpoint == "velocity" else "no more set-points"
+            cause = f"no odometry on {topic} for {self.steps.timing.timeout:g} s"
+            if self.steps.is_slow:
+                cause = f"no step ended in time for {self.steps.longest_debt:g} s (use a lower --rate)"
             details = {
                 "waiting": f" for odometry on {topic}",
-                "silent": f": no odometry on {topic} for {self.steps.timing.timeout:g} s, set-points are zero",
+                "silent": f": {cause}, {end}",
             }
             self._log.info(description + details.get(self.steps.state, ""))
 

@@ -177,6 +177,76 @@ def test_a_robots_clock_counts_silence_and_late_steps(make: Any) -> None:
     assert agent.late_count == 3
 
 
+def test_a_restart_forgets_neighbours_and_observations_and_keeps_the_silence(make: Any) -> None:
+    agent, other = make(), make()
+    for step, neighbours in enumerate([(NEAR, FAR), (), (), (), (), ()]):
+        for each in agent, other:
+            each.begin((0.0, 0.0), (0.3, 0.1))
+            for n, neighbour in enumerate(neighbours):
+                assert each.receive(message_of(neighbour, 1 + n, step)) is None
+            each.set_time(10.0 + 0.019 * step)
+            each.end()
+    assert agent.state == "ALONE"
+    agent.begin((0.0, 0.0), (0.3, 0.1))
+    assert agent.receive(message_of(NEAR, 1, 6)) is None
+    agent.restart()
+    assert agent.step == 6
+    # Neither the message nor an observation is left, and the clock goes on.
+    fresh = make()
+    fresh.step = 6
+    assert agent.begin((0.0, 0.0), (0.3, 0.1)) == fresh.begin((0.0, 0.0), (0.3, 0.1))
+    agent.set_time(10.119)
+    agent.end()
+    assert (agent.state, agent.step, agent.late_count) == ("STALE", 7, 0)
+
+
+def test_an_agent_in_c_without_limits_restarts_at_its_step(tmp_path: Path) -> None:
+    ef.export(LAW, tmp_path / "agent.h")
+    agent = CompiledAgent(compile_header(tmp_path / "agent.h", tmp_path / "agent.so"), 3)
+    first = agent.begin((0.0, 0.0), (0.3, 0.1))
+    agent.receive(message_of(NEAR, 1, 0))
+    assert any(agent.end())
+    agent.restart()
+    assert agent.step == 1
+    agent.step = 0
+    assert agent.begin((0.0, 0.0), (0.3, 0.1)) == first and not any(agent.end())
+
+
+@pytest.mark.parametrize("name", ["tanner-fixed", "etdagnn"])
+@pytest.mark.parametrize("message_bytes", [None, 40])
+def test_agents_of_all_formats_are_like_new_after_a_restart(
+    name: str, message_bytes: int | None, tmp_path: Path
+) -> None:
+    changes: dict[str, Any] = {"fence": None, "max_speed": None, "max_silence": None}
+    controller, options = limited(name, **changes), {} if message_bytes is None else {"message_bytes": message_bytes}
+    header, program = (ef.export(controller, tmp_path / name, **options)[0] for name in ("agent.h", "agent.py"))
+    library, agent_class = compile_header(header, tmp_path / "agent.so"), import_agent_class(program)
+    trios: list[list[Any]] = [
+        [CompiledAgent(library, n, 0, PERIOD) for n in range(3)],
+        [agent_class(n, period=PERIOD) for n in range(3)],
+    ]
+    for agent, fresh, other in trios:
+        fly_pair(agent, other)
+        agent.restart()
+        for each in (agent, fresh):
+            each.begin((0.0, 0.0), (0.1, 0.0))
+        sent = other.begin((0.4, 0.1), (0.0, 0.2))
+        for message in sent if isinstance(sent, list) else [sent]:
+            assert agent.receive(message) == fresh.receive(message) is None
+        assert list(agent.end()) == list(fresh.end()) != [0.0, 0.0]
+
+
+def fly_pair(agent: Any, other: Any) -> None:
+    """Fly two steps in which the agent receives all messages of another."""
+    for _ in range(2):
+        agent.begin((0.0, 0.0), (0.1, 0.0))
+        sent = other.begin((0.5, 0.2), (0.0, 0.1))
+        for message in sent if isinstance(sent, list) else [sent]:
+            assert agent.receive(message) is None
+        agent.end()
+        other.end()
+
+
 def test_an_agent_that_is_silent_for_hours_stays_stale(library: Path) -> None:
     agent = CompiledAgent(library, 0, 0, PERIOD)
     states = []

@@ -1089,6 +1089,21 @@ static inline int @name@_limit(@name@_agent *agent, float acceleration[@NAME@_D]
     return is_valid;
 }
 
+/* Forget neighbours and observations, which are too old after missed steps. Unlike after `init`, the step, the clock, the
+ * silence, `state` and `late_count` go on. Call it before `begin`. */
+static inline void @name@_restart(@name@_agent *agent)
+{
+    int n;
+    agent->count = 0;
+    for (n = 0; n < @NAME@_D; n++)
+        agent->position[n] = agent->velocity[n] = @initial_state@;
+    for (n = 0; n < @NAME@_K * @NAME@_C * @NAME@_D; n++)
+        agent->observations[n] = 0.0f;
+/*[fixed*/
+    agent->initial_count = -1;
+/*fixed]*/
+}
+
 /*limits]*/
 /*[limits*/
 /* End a step: compute the acceleration in the robots' units, within the limits. Return the number of neighbours used,
