@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import equiflock as ef
 from equiflock.controllers.safety_limits import get_safety_limits
@@ -22,6 +25,25 @@ def test_limits_are_read_from_the_text_that_they_are_written_as() -> None:
     assert str(limits) == text
     assert ef.SafetyLimits.parse("max_acceleration=4:fence=none") == ef.SafetyLimits(4.0)
     assert ef.SafetyLimits.parse("max_acceleration=4:fence=-1,-1,-1,1,1,1").fence == ((-1.0,) * 3, (1.0,) * 3)
+
+
+POSITIVE = st.floats(min_value=0.0, exclude_min=True, allow_infinity=False)
+CORNER = st.floats(-1e300, 1e300)
+
+
+@given(
+    st.builds(
+        ef.SafetyLimits,
+        POSITIVE,
+        st.none() | POSITIVE,
+        st.none() | POSITIVE,
+        st.none() | st.floats(min_value=0.0, max_value=4000.0, exclude_min=True),
+        st.none() | st.tuples(CORNER, CORNER).map(lambda low: (low, (1.1e300, math.nextafter(low[1], math.inf)))),
+        st.none() | POSITIVE,
+    )
+)
+def test_the_text_of_limits_has_all_their_digits(limits: ef.SafetyLimits) -> None:
+    assert ef.SafetyLimits.parse(str(limits)) == limits
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,30 @@ def test_agents_with_clocks_of_their_own_are_interpolated_at_common_times(write:
     assert log.config["accelerations"] == "realised"
 
 
+@pytest.mark.parametrize(
+    ("time_step", "layout"), [(0.01, "{!r}"), (0.05, "{!r}"), (0.05, "{:.9f}"), (0.05, "{:.6f}"), (1 / 30, "{!r}")]
+)
+def test_a_log_with_unix_times_is_the_same_flight(tmp_path: Path, time_step: float, layout: str) -> None:
+    start = ef.random_disk(1, 6, seed=3)
+    run = ef.simulate(start, ef.load("tanner-dynamic"), time_step=time_step, duration=40 * time_step)
+    header, *rows = run.to_csv(tmp_path / "flight.csv").read_text().splitlines()
+    fields = [row.split(",", 1) for row in rows]
+    shifted = [f"{layout.format(float(time) + 1.7e9)},{rest}" for time, rest in fields]
+    (tmp_path / "unix.csv").write_text("\n".join([header, *shifted]) + "\n")
+    log, unix = (ef.Trajectory.from_csv(tmp_path / name, comm_radius=1.0) for name in ("flight.csv", "unix.csv"))
+    assert log.time_step == time_step
+    assert unix.time_step == (time_step if time_step != 1 / 30 else pytest.approx(time_step, abs=1e-8))
+    assert (unix.config["start_time"], len(unix.times)) == (1.7e9, len(run.times))
+    for name in ("positions", "velocities", "accelerations"):
+        np.testing.assert_allclose(getattr(unix, name), getattr(run, name), rtol=0, atol=1e-6)
+
+
+def test_errors_name_the_times_of_the_file(write: Write) -> None:
+    path = write("time,agent,x,y\n1700000000.5,a,0,0\n1700000000.25,a,0,0\n")
+    with pytest.raises(InputError, match=r"agent 'a' has 1700000000\.25 after 1700000000\.5"):
+        ef.Trajectory.from_csv(path, comm_radius=1.0)
+
+
 def test_missing_velocities_are_differences_of_positions(write: Write) -> None:
     times = 0.1 * np.arange(11)
     rows = "".join(f"{t!r},0,{t**2!r},1\n" for t in times.tolist())

@@ -10,16 +10,16 @@ from typing import Any
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError
-from equiflock.controllers.gain_schedule import GainSchedule, get_gain_schedule
 from equiflock.controllers.loading import load
 from equiflock.controllers.safety_limits import Corners, SafetyLimits, get_safety_limits
 from equiflock.controllers.torch_bridge import as_numpy_function
+from equiflock.controllers.wrapped import WrappedController
 from equiflock.features import Senses
 from equiflock.protocols import Controller
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Safe:
+class Safe(WrappedController):
     """A controller, privileged or not, whose agents keep limits (see `SafetyLimits` for the rules and the options).
 
     >>> import equiflock as ef
@@ -31,7 +31,6 @@ class Safe:
     a flight and exported agents apply them, while a call returns the controller's own accelerations.
     """
 
-    controller: Controller
     safety_limits: SafetyLimits
 
     def __init__(
@@ -55,31 +54,6 @@ class Safe:
 
     def __repr__(self) -> str:
         return f"Safe({self.name}, {self.safety_limits})"
-
-    @property
-    def name(self) -> str:
-        """Name of the controller."""
-        return str(getattr(self.controller, "name", type(self.controller).__name__))
-
-    @property
-    def privileged(self) -> bool:
-        """Whether the controller is an expert, which takes the flock as its first argument."""
-        return bool(getattr(self.controller, "privileged", False))
-
-    @property
-    def orbit(self) -> Any:
-        """Parameters of the orbit technique that the controller was tuned with, if any."""
-        return getattr(self.controller, "orbit", None)
-
-    @property
-    def gain_schedule(self) -> GainSchedule | None:
-        """The controller's gain schedule; None for a constant gain."""
-        return get_gain_schedule(self.controller)
-
-    @property
-    def longest_time_step(self) -> float | None:
-        """Longest time step of the flights in the controller's training; None if unknown."""
-        return getattr(self.controller, "longest_time_step", None)
 
     @property
     def senses(self) -> Senses:

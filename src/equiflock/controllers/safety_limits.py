@@ -132,8 +132,9 @@ class SafetyLimits:
         """Return the text that `parse` reads."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         if self.fence is not None:
-            values["fence"] = ",".join(f"{number:g}" for corner in self.fence for number in corner)
-        texts = (value if isinstance(value, str) else f"{value:g}" for value in values.values() if value is not None)
+            values["fence"] = ",".join(_format_number(number) for corner in self.fence for number in corner)
+        given = (value for value in values.values() if value is not None)
+        texts = (value if isinstance(value, str) else _format_number(value) for value in given)
         names = (name for name, value in values.items() if value is not None)
         return ":".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
 
@@ -182,6 +183,12 @@ def _is_vector(value: Any) -> bool:
     return (
         (isinstance(value, Sequence) or hasattr(value, "__array__")) and not isinstance(value, str) and len(value) > 0
     )
+
+
+def _format_number(number: float) -> str:
+    """Return a text from which `float` gives the number: the short one of :g, if it does."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
 
 
 def _parse_fence(text: Any) -> Corners:

@@ -15,19 +15,19 @@ from typing import Any
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, check_positive
-from equiflock.controllers.gain_schedule import GainSchedule, get_gain_schedule, multiply_output
+from equiflock.controllers.gain_schedule import GainSchedule, multiply_output
 from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.controllers.torch_bridge import as_numpy_function
+from equiflock.controllers.wrapped import WrappedController
 from equiflock.features import Senses
 from equiflock.flock import check_comm_radius, check_scale
 from equiflock.protocols import Controller
 
 
 @dataclass(frozen=True, repr=False)
-class ScaledController:
+class ScaledController(WrappedController):
     """A controller, privileged or not, whose units of length and time are L and tau in the flock's units."""
 
-    controller: Controller
     length_scale: float
     """L."""
     time_scale: float
@@ -37,30 +37,15 @@ class ScaledController:
         return f"Scaled({self.name}, length_scale={self.length_scale:g}, time_scale={self.time_scale:g})"
 
     @property
-    def name(self) -> str:
-        """Name of the controller."""
-        return str(getattr(self.controller, "name", type(self.controller).__name__))
-
-    @property
-    def privileged(self) -> bool:
-        """Whether the controller is an expert, which takes the flock as its first argument."""
-        return bool(getattr(self.controller, "privileged", False))
-
-    @property
-    def orbit(self) -> Any:
-        """Parameters of the orbit technique that the controller was tuned with, if any."""
-        return getattr(self.controller, "orbit", None)
-
-    @property
     def gain_schedule(self) -> GainSchedule | None:
         """The controller's gain schedule, in the robots' seconds; None for a constant gain."""
-        own = get_gain_schedule(self.controller)
+        own = super().gain_schedule
         return None if own is None else own.scale_time(self.time_scale)
 
     @property
     def longest_time_step(self) -> float | None:
         """Longest time step of the flights in the controller's training, in the robots' seconds; None if unknown."""
-        own = getattr(self.controller, "longest_time_step", None)
+        own = super().longest_time_step
         return None if own is None else own * self.time_scale
 
     @cached_property

@@ -3,6 +3,9 @@
 A log has a header, and columns in any order: `time` (s), `agent` (an integer or a name), `x`, `y`, in space `z`; and
 optionally `vx`, `vy`, `vz`, `ax`, `ay`, `az`, `role` (follower, leader, obstacle) and `condition` (working, silent,
 stopped, drifting). Other columns are ignored. Each agent may log at its own times.
+
+Times are kept relative to that of the first row, which is subtracted in decimal arithmetic: near a Unix time of
+1.7e9 s, numbers in float64 are 0.24 microseconds apart.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import io
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, DecimalException
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,6 +42,9 @@ MAX_GAP_STEPS = 5
 """Default of `max_gap`, in time steps."""
 SNAP_STEPS = 1e-6
 """Samples so close to a time of the grid, in steps, are moved to it, so that rounded times do not change values."""
+SNAP_ULPS = 2
+"""Samples are also moved if they are so close, in units of the last place of the log's largest time in float64: their
+logger may have rounded them to it."""
 MEMORY_FACTOR = 5
 """Bound of the memory of samples over the size of their file: a number of two characters takes eight bytes."""
 
@@ -71,6 +78,24 @@ class _Column(NamedTuple):
     expected: str
 
 
+class _Clock:
+    """Parses times as seconds after the first time that it parses, the origin."""
+
+    def __init__(self) -> None:
+        self.origin = Decimal(0)
+        self._has_origin = False
+
+    def parse(self, text: str) -> float:
+        """Return the time after the origin; raise ValueError if the text is not a number."""
+        try:
+            time = Decimal(text)
+            if not self._has_origin and time.is_finite():
+                self.origin, self._has_origin = time, True
+            return float(time - self.origin)
+        except DecimalException:
+            raise ValueError from None
+
+
 @dataclass(frozen=True)
 class _AgentSamples:
     """The samples of one agent in the order of their times."""
@@ -80,10 +105,12 @@ class _AgentSamples:
     """Their lines in the file."""
     columns: dict[str, Any]
     """Arrays by the names of columns; words as codes."""
+    origin: float
+    """Time of the log's first row, in seconds."""
 
     @property
     def times(self) -> Floats:
-        """Times of the samples, in seconds."""
+        """Times of the samples, in seconds after the origin."""
         return np.asarray(self.columns["time"])
 
     def stack(self, names: Sequence[str]) -> Floats:
@@ -103,17 +130,19 @@ def read_flight_log(path: Path, time_step: float | None, max_gap: float | None) 
             _check_role(agent, path)
     step = _estimate_time_step(agents) if time_step is None else check_positive("time_step", time_step)
     gap = MAX_GAP_STEPS * step if max_gap is None else check_positive("max_gap", max_gap)
-    start, end = _find_common_span(agents, step, path)
+    tolerance = max(SNAP_STEPS * step, _find_resolution(agents))
+    start, end = _find_common_span(agents, step, tolerance, path)
     for agent in agents:
-        _check_gaps(agent, start, end, gap, path)
-    frames = _resample(agents, start, _make_grid(start, end, step, agents, path), path)
+        _check_gaps(agent, start, end, gap, tolerance, path)
+    grid = _make_grid(end - start + tolerance, step, agents, path)
+    frames = _resample(agents, start, grid, tolerance, path)
     columns = agents[0].columns
     settings = {
         "controller": path.name,
         "source": path.name,
         "checksum": checksum,
         "agents": frames.agents,
-        "start_time": start,
+        "start_time": agents[0].origin + start,
         "log_duration": float(max(each.times[-1] for each in agents) - min(each.times[0] for each in agents)),
         "time_step": step,
         "duration": float(frames.times[-1]),
@@ -162,10 +191,10 @@ def _read_agents(path: Path) -> tuple[list[_AgentSamples], str]:
     check_fits_memory(f"reading {path}", MEMORY_FACTOR * path.stat().st_size, advice)
     content = path.read_bytes()
     reader = csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline=""), skipinitialspace=True)
-    lines, indices = array("q"), dict[str, int]()
+    lines, indices, clock = array("q"), dict[str, int](), _Clock()
     try:
         header = next(reader, [])
-        columns = _make_columns(header, indices, path)
+        columns = _make_columns(header, indices, clock, path)
         for row in reader:
             if row:
                 _add_row(row, len(header), columns, f"{path}, line {reader.line_num}")
@@ -177,10 +206,11 @@ def _read_agents(path: Path) -> tuple[list[_AgentSamples], str]:
     if not lines:
         raise InputError(f"{path} must have rows below its header; got none")
     arrays = {column.name: np.asarray(column.values) for column in columns}
-    return _split_agents(arrays, np.asarray(lines), list(indices), path), compute_checksum(content)
+    agents = _split_agents(arrays, np.asarray(lines), list(indices), float(clock.origin), path)
+    return agents, compute_checksum(content)
 
 
-def _make_columns(header: Sequence[str], indices: dict[str, int], path: Path) -> list[_Column]:
+def _make_columns(header: Sequence[str], indices: dict[str, int], clock: _Clock, path: Path) -> list[_Column]:
     """Return the columns to read; agents are numbered in `indices`. Raise InputError if one is missing or repeated."""
     names = [ALIASES.get(word, word) for word in (word.strip().lower() for word in header)]
     known = ("time", "agent", *POSITION, *VELOCITY, *ACCELERATION, *CODES)
@@ -195,11 +225,13 @@ def _make_columns(header: Sequence[str], indices: dict[str, int], path: Path) ->
     missing = [name for name in required if name not in found]
     if missing:
         raise InputError(f"{path} must have the columns {', '.join(required)}; its header lacks {', '.join(missing)}")
-    return [_make_column(name, place, indices) for name, place in found.items()]
+    return [_make_column(name, place, indices, clock) for name, place in found.items()]
 
 
-def _make_column(name: str, place: int, indices: dict[str, int]) -> _Column:
+def _make_column(name: str, place: int, indices: dict[str, int], clock: _Clock) -> _Column:
     """Return a column by its name and its index in a row."""
+    if name == "time":
+        return _Column(name, place, array("d"), clock.parse, "a number")
     if name == "agent":
         return _Column(name, place, array("q"), lambda text: _number_agent(text, indices), "an integer or a name")
     if name in CODES:
@@ -231,7 +263,7 @@ def _add_row(row: Sequence[str], width: int, columns: Sequence[_Column], place: 
 
 
 def _split_agents(
-    columns: dict[str, Any], lines: NDArray[np.int64], names: list[str], path: Path
+    columns: dict[str, Any], lines: NDArray[np.int64], names: list[str], origin: float, path: Path
 ) -> list[_AgentSamples]:
     """Return the samples of each agent in the order of rows; agents are sorted, as integers if all are integers."""
     try:
@@ -246,7 +278,7 @@ def _split_agents(
     samples = []
     for name, rows in zip(keys, np.split(order, ends[:-1]), strict=True):
         own = {key: values[rows] for key, values in columns.items()}
-        samples.append(_AgentSamples(name, lines[rows], own))
+        samples.append(_AgentSamples(name, lines[rows], own, origin))
         _check_numbers(samples[-1], path)
     return sorted(samples, key=lambda agent: agent.name)
 
@@ -256,7 +288,8 @@ def _split_agents(
 
 def _check_numbers(agent: _AgentSamples, path: Path) -> None:
     """Raise InputError if a number is NaN or too large; an agent's last acceleration may be missing."""
-    for name, values in agent.columns.items():
+    for name, column in agent.columns.items():
+        values = column + agent.origin if name == "time" else column
         limit = float(np.finfo(np.float64).max) if name in ACCELERATION else MAX_MAGNITUDE
         fits = np.abs(values) <= limit  # NaN fails the comparison
         if name in ACCELERATION:
@@ -276,8 +309,9 @@ def _check_times(agent: _AgentSamples, path: Path) -> None:
     wrong = np.flatnonzero(np.diff(times) <= 0)
     if len(wrong):
         k = int(wrong[0]) + 1
-        relation = "twice" if times[k] == times[k - 1] else f"after {times[k - 1]:.15g}"
-        text = f"times of an agent must increase; agent {agent.name!r} has {times[k]:.15g} {relation}"
+        time, last = agent.origin + times[k], agent.origin + times[k - 1]
+        relation = "twice" if times[k] == times[k - 1] else f"after {last:.15g}"
+        text = f"times of an agent must increase; agent {agent.name!r} has {time:.15g} {relation}"
         raise InputError(f"{path}, line {agent.lines[k]}: {text}")
 
 
@@ -290,58 +324,83 @@ def _check_role(agent: _AgentSamples, path: Path) -> None:
         raise InputError(f"{path}, line {agent.lines[changed[0]]}: {text}")
 
 
-def _find_common_span(agents: Sequence[_AgentSamples], step: float, path: Path) -> tuple[float, float]:
+def _find_common_span(
+    agents: Sequence[_AgentSamples], step: float, tolerance: float, path: Path
+) -> tuple[float, float]:
     """Return the first and last time at which all agents have logged; raise InputError if they are not a step apart."""
     last, first = max(agents, key=lambda agent: agent.times[0]), min(agents, key=lambda agent: agent.times[-1])
     start, end = float(last.times[0]), float(first.times[-1])
+    start_time, end_time = last.origin + start, last.origin + end
     if end < start:
         raise InputError(
-            f"{path} must have times at which all agents log; agent {first.name!r} ends at {end:.15g} s, before agent "
-            f"{last.name!r} begins at {start:.15g} s"
+            f"{path} must have times at which all agents log; agent {first.name!r} ends at {end_time:.15g} s, before "
+            f"agent {last.name!r} begins at {start_time:.15g} s"
         )
-    if (end - start) / step < 1.0 - SNAP_STEPS:
+    if end - start < step - tolerance:
         raise InputError(
             f"{path} must have all agents for at least one time step, {step:g} s; got {end - start:g} s, from "
-            f"{start:.15g} s (agent {last.name!r}) to {end:.15g} s (agent {first.name!r})"
+            f"{start_time:.15g} s (agent {last.name!r}) to {end_time:.15g} s (agent {first.name!r})"
         )
     return start, end
 
 
-def _check_gaps(agent: _AgentSamples, start: float, end: float, max_gap: float, path: Path) -> None:
+def _check_gaps(agent: _AgentSamples, start: float, end: float, max_gap: float, tolerance: float, path: Path) -> None:
     """Raise InputError if an agent has no sample for longer than `max_gap` between start and end."""
     before, after = agent.times[:-1], agent.times[1:]
-    too_long = np.flatnonzero((after - before > max_gap * (1.0 + SNAP_STEPS)) & (after > start) & (before < end))
+    too_long = np.flatnonzero((after - before > max_gap + tolerance) & (after > start) & (before < end))
     if len(too_long):
         k = int(too_long[0])
+        last, following = agent.origin + before[k], agent.origin + after[k]
         raise InputError(
-            f"{path}, line {agent.lines[k + 1]}: agent {agent.name!r} has no sample from {before[k]:.15g} s to "
-            f"{after[k]:.15g} s, and may miss at most max_gap = {max_gap:g} s: raise max_gap, or leave the agent out"
+            f"{path}, line {agent.lines[k + 1]}: agent {agent.name!r} has no sample from {last:.15g} s to "
+            f"{following:.15g} s, and may miss at most max_gap = {max_gap:g} s: raise max_gap, or leave the agent out"
         )
 
 
 # The common grid.
 
 
+def _find_resolution(agents: Sequence[_AgentSamples]) -> float:
+    """Return a bound of the rounding of times, in seconds, by loggers that keep them in float64."""
+    largest = max(abs(agent.origin + time) for agent in agents for time in agent.times[[0, -1]])
+    return SNAP_ULPS * float(np.spacing(largest))
+
+
 def _estimate_time_step(agents: Sequence[_AgentSamples]) -> float:
-    """Return the median interval of all samples; if an agent's times are multiples of its first interval, that."""
+    """Return the median interval of all samples.
+
+    If the first agent's samples are multiples of it, rounded to float64, return the shortest decimal that fits them.
+    """
     times = agents[0].times
     first = float(times[1] - times[0])
     # A log that `write_flight_log` wrote, whose step is exact, while differences of its times are rounded.
     if np.array_equal(times - times[0], first * np.arange(len(times))):
         return first
-    return float(np.median(np.concatenate([np.diff(agent.times) for agent in agents])))
+    median = float(np.median(np.concatenate([np.diff(agent.times) for agent in agents])))
+    resolution, steps = _find_resolution(agents), np.cumsum(np.rint(np.diff(times) / median))
+    if steps[-1] < 1.0:
+        return median
+    even = float((times[-1] - times[0]) / steps[-1])
+    is_even = (np.abs(times[1:] - times[0] - even * steps) <= resolution).all() and abs(even - median) <= resolution
+    return _shorten_decimal(even, resolution / float(steps[-1])) if is_even else median
 
 
-def _make_grid(start: float, end: float, step: float, agents: Sequence[_AgentSamples], path: Path) -> Floats:
-    """Return the times of the frames after `start`, in seconds; raise InputError if the frames exceed the memory."""
-    steps = (end - start) / step + SNAP_STEPS
+def _shorten_decimal(number: float, tolerance: float) -> float:
+    """Return the number above 0 with the fewest decimals within a tolerance, which is smaller than the number."""
+    candidates = (round(number, decimals) for decimals in range(18))
+    return next((each for each in candidates if each > 0.0 and abs(each - number) <= tolerance), number)
+
+
+def _make_grid(duration: float, step: float, agents: Sequence[_AgentSamples], path: Path) -> Floats:
+    """Return the times of the frames within the duration; raise InputError if the frames exceed the memory."""
+    steps = duration / step
     D = 3 if POSITION[2] in agents[0].columns else 2
     size = (steps + 1.0) * len(agents) * (3 * 8 * D + 1)
     check_fits_memory(f"keeping {steps + 1:,.0f} frames of {path}", size, "raise time_step")
     return np.arange(int(steps) + 1, dtype=np.float64) * step
 
 
-def _resample(agents: Sequence[_AgentSamples], start: float, grid: Floats, path: Path) -> LogFrames:
+def _resample(agents: Sequence[_AgentSamples], start: float, grid: Floats, tolerance: float, path: Path) -> LogFrames:
     """Return the frames at the times of the grid after `start`; raise InputError if differences exceed float64.
 
     Positions and velocities are interpolated linearly. Accelerations and conditions are those of the last sample.
@@ -353,7 +412,7 @@ def _resample(agents: Sequence[_AgentSamples], start: float, grid: Floats, path:
     accelerations = np.empty((F - 1, N, D))
     conditions = np.zeros((F, N), np.int8)
     for i, agent in enumerate(agents):
-        times = _snap_times(agent.times - start, step)
+        times = _snap_times(agent.times - start, step, tolerance)
         for d in range(D):
             positions[:, i, d] = np.interp(grid, times, agent.columns[POSITION[d]])
             if VELOCITY[d] in columns:
@@ -375,7 +434,7 @@ def _resample(agents: Sequence[_AgentSamples], start: float, grid: Floats, path:
     return LogFrames(grid, positions, velocities, accelerations, conditions, np.array(roles, np.int8), names)
 
 
-def _snap_times(times: Floats, step: float) -> Floats:
-    """Return times after the start with those near a time of the grid moved to it."""
+def _snap_times(times: Floats, step: float, tolerance: float) -> Floats:
+    """Return times after the start with those within the tolerance of a time of the grid moved to it."""
     nearest = np.rint(times / step) * step
-    return np.asarray(np.where(np.abs(times - nearest) <= SNAP_STEPS * step, nearest, times), np.float64)
+    return np.asarray(np.where(np.abs(times - nearest) <= tolerance, nearest, times), np.float64)

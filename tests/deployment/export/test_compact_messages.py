@@ -264,6 +264,59 @@ def test_the_last_complete_message_is_used_while_the_next_one_is_incomplete(tmp_
             assert np.any(agent.end()) == (step < 3)
 
 
+@pytest.fixture(scope="module", params=[0, 1, 2])
+def split_pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return what makes an agent of SPLIT in C and in NumPy, and the steps for which they use a last message."""
+    folder, controller, last_known = tmp_path_factory.mktemp("split"), ef.load("etdagnn"), request.param
+    flags = *COMPILER_FLAGS, f"-DAGENT_LAST_KNOWN={last_known}"
+    c, numpy = (
+        compiled(controller, folder, messages=OPTIONS[3], flags=flags),
+        imported(controller, folder, messages=OPTIONS[3]),
+    )
+    return lambda: (c(0, 0), numpy(0, 0, last_known=last_known)), last_known  # type: ignore[call-arg]
+
+
+def test_packets_wait_for_the_others_of_their_message_for_as_many_steps_as_it_is_used(split_pair: Any) -> None:
+    make, last_known = split_pair
+    for agent in make():
+        for step in (0, 1):  # packets 1 and 2 of step 0 are lost, those of step 1 late
+            act(agent, said(step=step, compact=SPLIT)[0])
+            assert not np.any(agent.end())
+        act(agent, *said(step=1, compact=SPLIT)[1:])
+        assert np.any(agent.end()) == (last_known > 0)
+
+
+def test_a_message_is_used_for_the_same_steps_whether_packets_of_a_newer_one_arrive(split_pair: Any) -> None:
+    make, last_known = split_pair
+    for agent in make():
+        act(agent, *said(compact=SPLIT))
+        agent.end()
+        for step in range(1, 5):
+            act(agent, said(step=step, compact=SPLIT)[step % 3])
+            assert np.any(agent.end()) == (step <= last_known)
+
+
+def test_agents_in_c_and_numpy_agree_about_late_lost_and_repeated_packets(split_pair: Any) -> None:
+    make, _ = split_pair
+    (c, numpy), chance, late = make(), np.random.default_rng(7), []  # type: ignore[var-annotated]
+    used = 0
+    for step in range(150):
+        sent = [packet for n in (1, 2, 3) for packet in said(n, step, 0.4 * n - 0.9, SPLIT)]
+        fates = chance.choice(["arrives", "twice", "late", "lost"], size=len(sent), p=[0.6, 0.1, 0.2, 0.1])
+        due = [packet for at, packet in late if at <= step]
+        late = [(at, packet) for at, packet in late if at > step]
+        late += [(step + int(chance.integers(1, 4)), sent[k]) for k in np.flatnonzero(fates == "late")]
+        arriving = due + [sent[k] for k in np.flatnonzero((fates == "arrives") | (fates == "twice"))]
+        arriving += [sent[k] for k in np.flatnonzero(fates == "twice")]
+        arriving = [arriving[k] for k in chance.permutation(len(arriving))] if chance.random() < 0.8 else []
+        reasons = [[reason is None for reason in act(agent, *arriving)] for agent in (c, numpy)]
+        assert reasons[0] == reasons[1]
+        found, expected = (np.array(agent.end(), np.float64) for agent in (c, numpy))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+        used += bool(expected.any())
+    assert used > 30
+
+
 @pytest.mark.parametrize("packets", [1, 3])
 def test_the_nearest_neighbours_are_kept_in_any_order_of_arrival(packets: int, tmp_path: Path) -> None:
     compact = WHOLE if packets == 1 else SPLIT

@@ -258,6 +258,26 @@ def test_an_agent_that_is_silent_for_hours_stays_stale(library: Path) -> None:
     assert states[1:] == ["STALE"] * 49
 
 
+@pytest.mark.parametrize(
+    ("flag", "microseconds"),
+    [
+        ((), 1_000_000_010),
+        (("-DAGENT_MAX_SILENCE_US=70000",), 70_000),
+        (("-DAGENT_MAX_SILENCE=0.07f",), 70_000),
+        (("-DAGENT_MAX_SILENCE=0",), None),
+    ],
+)
+def test_silence_is_compared_in_microseconds(flag: Any, microseconds: int | None, tmp_path: Path) -> None:
+    make = compiled(limited(max_silence=1000.00001), tmp_path, flags=(*COMPILER_FLAGS, *flag), time_step=PERIOD)
+    for elapsed in (microseconds - 1, microseconds) if microseconds else (4_000_000_000,):
+        agent = make(0, 0)
+        for time in (0, elapsed):
+            agent.begin((0.0, 0.0), (0.1, 0.0))
+            agent.set_time(time * 1e-6)
+            agent.end()
+        assert agent.state == ("STALE" if elapsed == microseconds else "ALONE")
+
+
 @pytest.mark.parametrize("period", INVALID_PERIODS)
 def test_an_invalid_period_is_refused(period: float, library: Path, agent_class: Any) -> None:
     agent = CompiledAgent(library, 0, 0, period)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from equiflock.controllers.safety_limits import count_microseconds
 from equiflock.deployment.export.program import Program
 from equiflock.deployment.export.source_text import (
     build_formulas,
@@ -204,9 +205,14 @@ def _make_limit_words(program: Program) -> dict[str, str]:
     if program.safety is None:
         return {}
     length, time = program.senses.scales
-    words = {"to_robot_length": "", "to_robot_speed": ""}
+    silence = program.safety.max_silence
+    words = {
+        "to_robot_length": "",
+        "to_robot_speed": "",
+        "max_silence_us": "0" if silence is None else str(count_microseconds(silence)),
+    }
     if program.senses.is_scaled:
-        words = {
+        words |= {
             "to_robot_length": f" * {format_c_float(length)}",
             "to_robot_speed": f" * {format_c_float(length / time)}",
         }

@@ -77,7 +77,7 @@ def _observe(
 ) -> NDArray[np.float32]:
     """Return the observations (N, K, C, D) of agents that know their own state and receive the states `sent`.
 
-    Each agent is agent i of a flock i of its own, in which only it receives.
+    Agent i observes in copy i of the flock, in which only agent i receives.
     """
     N, own = flock.shape[1], np.arange(flock.shape[1])
     states = [np.repeat(np.asarray(array, np.float64), N, axis=0) for array in sent]

@@ -117,8 +117,14 @@
 #ifndef @NAME@_MIN_SEPARATION
 #define @NAME@_MIN_SEPARATION @min_separation@ /* nearer neighbours are evaded; 0: none */
 #endif
-#ifndef @NAME@_MAX_SILENCE
-#define @NAME@_MAX_SILENCE @max_silence@ /* without a neighbour's message for so long, the agent brakes; 0: never */
+/* Microseconds without a neighbour's message after which the agent brakes; 0: never. Define MAX_SILENCE instead to
+ * override them in seconds, which are rounded to float. */
+#ifndef @NAME@_MAX_SILENCE_US
+#ifdef @NAME@_MAX_SILENCE
+#define @NAME@_MAX_SILENCE_US ((uint32_t)(fminf(@NAME@_MAX_SILENCE, 4000.0f) * 1e6f + 0.5f))
+#else
+#define @NAME@_MAX_SILENCE_US @max_silence_us@u
+#endif
 #endif
 #ifndef @NAME@_BRAKING_TIME
 #define @NAME@_BRAKING_TIME @braking_time@ /* in which limits correct a velocity; 0: four periods, at least one */
@@ -142,7 +148,7 @@ enum {
     @NAME@_LIMITED,   /* MAX_SPEED or MAX_ACCELERATION */
     @NAME@_TOO_CLOSE, /* MIN_SEPARATION */
     @NAME@_FENCE,
-    @NAME@_STALE, /* MAX_SILENCE */
+    @NAME@_STALE, /* MAX_SILENCE_US */
     @NAME@_INVALID /* `end` returned -1 */
 };
 /*limits]*/
@@ -174,7 +180,8 @@ typedef struct {
     uint32_t group;
     float numbers[2 * @NAME@_D + @NAME@_RELAYED];
 /*[split*/
-    uint32_t is_complete, arrived; /* whether `numbers` are valid; packets of `step` that have arrived, as bits */
+    uint32_t packet_step; /* this agent's step at the last packet; `received_step` is that of the last complete message */
+    uint16_t is_complete, arrived; /* whether `numbers` are valid; packets of `step` that have arrived, as bits */
     float arriving[2 * @NAME@_D + @NAME@_RELAYED]; /* numbers of these packets */
 /*split]*/
 } @name@_neighbour;
@@ -537,8 +544,9 @@ static inline int @name@_find_farther(const @name@_agent *agent, const float pos
 }
 
 /*[split*/
-/* Add a packet to the message that arrives from a neighbour. When all packets of one step have arrived, the message
- * replaces the last one. */
+/* Add a packet to the message that arrives from a neighbour; a packet of a newer step discards those of older ones.
+ * When all packets of a step have arrived, the message replaces the last complete one, which is used until then, but for
+ * at most LAST_KNOWN extra steps. Packets that lack others wait for them for as many steps after the newest packet. */
 static inline void @name@_assemble(@name@_agent *agent, @name@_neighbour *other, const uint8_t *message,
                                    const float numbers[@NAME@_VECTORS * @NAME@_D])
 {
@@ -547,7 +555,8 @@ static inline void @name@_assemble(@name@_agent *agent, @name@_neighbour *other,
     if (other->step != @name@_get(message + 6))
         other->arrived = 0;
     other->step = @name@_get(message + 6);
-    other->arrived |= 1u << packet;
+    other->arrived = (uint16_t)(other->arrived | 1u << packet);
+    other->packet_step = agent->step;
     for (n = 0; n < @NAME@_VECTORS * @NAME@_D; n++) {
         const int number = n < @NAME@_D ? n : n + packet * (@NAME@_VECTORS - 1) * @NAME@_D;
         if (number < 2 * @NAME@_D + @NAME@_RELAYED)
@@ -1051,12 +1060,13 @@ static inline int @name@_limit(@name@_agent *agent, float acceleration[@NAME@_D]
 {
     const float given_time = @NAME@_BRAKING_TIME > 0.0f ? @NAME@_BRAKING_TIME : 4.0f * agent->period;
     const float braking_time = fmaxf(given_time, agent->period);
+    const uint32_t max_silence = @NAME@_MAX_SILENCE_US;
     float s[@NAME@_D], norm;
     int d, is_valid = agent->period > 0.0f;
     const int neighbours = @name@_sum_forces(agent, braking_time, s);
     @name@_count_time(agent, neighbours);
     agent->state = neighbours > 0 ? @NAME@_OK : @NAME@_ALONE;
-    if (@NAME@_MAX_SILENCE > 0.0f && agent->silence >= (uint32_t)(fminf(@NAME@_MAX_SILENCE, 4000.0f) * 1e6f + 0.5f)) {
+    if (max_silence > 0 && agent->silence >= max_silence) {
         for (d = 0; d < @NAME@_D; d++)
             acceleration[d] = -agent->velocity[d] / braking_time;
         @name@_raise(agent, @NAME@_STALE);
@@ -1172,10 +1182,21 @@ static inline int @name@_end(@name@_agent *agent, float acceleration[@NAME@_D])
             agent->initial_neighbours[agent->initial_count] = agent->neighbours[agent->initial_count].sender;
 /*fixed]*/
     agent->step++;
+/*[whole*/
     /* Drop messages older than LAST_KNOWN steps. */
     for (n = 0; n < agent->count; n++)
         if ((uint32_t)(agent->step - agent->neighbours[n].received_step) <= @NAME@_LAST_KNOWN)
             agent->neighbours[kept++] = agent->neighbours[n];
+/*whole]*/
+/*[split*/
+    /* Drop messages and packets older than LAST_KNOWN steps. */
+    for (n = 0; n < agent->count; n++) {
+        if ((uint32_t)(agent->step - agent->neighbours[n].received_step) > @NAME@_LAST_KNOWN)
+            agent->neighbours[n].is_complete = 0;
+        if ((uint32_t)(agent->step - agent->neighbours[n].packet_step) <= @NAME@_LAST_KNOWN)
+            agent->neighbours[kept++] = agent->neighbours[n];
+    }
+/*split]*/
     agent->count = kept;
     return used;
 }
