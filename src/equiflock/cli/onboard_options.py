@@ -79,7 +79,8 @@ class OnboardOptions:
         import_plugin(self.plugin)
         controller = apply_limits(load(self.controller), parse_safety(self.safety))
         check_local(controller)
-        print_warning(describe_missing_units(self.controller))
+        if (problem := describe_missing_units(self.controller)) is not None:
+            raise InputError(problem)
         warn_about_time_step(controller, self.make_agent_settings().sampling_period)
         return controller
 
@@ -110,9 +111,9 @@ class OnboardOptions:
 
 
 def describe_missing_units(name: str) -> str | None:
-    """Return a warning if a controller is in units of its R = 1, which are hardly those of a robot; else None.
+    """Return why a controller does not fit a robot, if it is in units of its R = 1; else None.
 
-    None for users' laws, whose units are unknown.
+    None for users' laws, whose units are unknown, and if the name has comm_radius=1.
     """
     head, options = parse_controller_name(name)
     if "comm_radius" in split_unit_options(options)[0] or read_own_radius(name) != 1.0:

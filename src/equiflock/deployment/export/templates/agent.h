@@ -234,7 +234,7 @@ static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t gro
 /*schedule]*/
 /*[limits*/
     agent->period = period > 0.0f && isfinite(period) ? period : 0.0f;
-    agent->state = @NAME@_OK;
+    agent->state = @NAME@_ALONE;
     agent->late_count = agent->silence = agent->time = agent->end_time = 0;
     agent->has_time = agent->had_time = agent->has_ended = agent->unused = 0;
 /*limits]*/
