@@ -95,7 +95,7 @@ def find_ports(count: int) -> list[int]:
 
 @contextmanager
 def run_robots(robots: int, *options: str) -> Iterator[tuple[list[subprocess.Popen[str]], list[Vehicle]]]:
-    """Start `equiflock mavlink` with these options for robots 0, 1, ... with their vehicles, and wait until all hear.
+    """Start `equiflock mavlink` with these options for robots 0, 1, ... with their vehicles; wait for heartbeats.
 
     Kill those that the block has not stopped.
     """
