@@ -331,13 +331,15 @@ def test_a_robot_that_ends_no_step_in_time_gives_up(monkeypatch: pytest.MonkeyPa
         (("--number", "1", "--dimensions", "2"), "--altitude is missing"),
         (("--number", "1", "--dimensions", "3", "--altitude", "10"), "--altitude is for a vehicle with --dimensions 2"),
         (("--number", "1", "--controller", "tanner"), "tanner is privileged"),
+        (("--number", "1", "--controller", "etdagnn"), "etdagnn is for comm_radius = 1 and is not scaled to a robot"),
     ],
 )
 def test_wrong_options_are_one_line(
     arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     altitude = () if "--altitude" in arguments or "--dimensions" in arguments else ("--altitude", "10")
-    printed = failure(capsys, "mavlink", *arguments, *altitude)
+    scaled = () if "--controller" in arguments else ("--controller", "starling:comm_radius=3:time_scale=8")
+    printed = failure(capsys, "mavlink", *arguments, *altitude, *scaled)
     assert expected in printed
     assert len([line for line in printed.splitlines() if line.startswith("equiflock: ")]) == 1
 

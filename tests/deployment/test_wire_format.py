@@ -151,7 +151,7 @@ def test_every_byte_of_a_packet_is_where_the_format_says() -> None:
 
 def test_quanta_of_velocities_are_in_the_robots_seconds() -> None:
     senses = ef.load("etdagnn", comm_radius=5.0, time_scale=15.0).senses
-    assert CompactFormat(senses, 2, 5.0, 2).quanta == (5.0 / 4096.0, pytest.approx(5.0 / 1024.0 / 15.0))
+    assert CompactFormat(senses, 2, 5.0, 2).quanta == pytest.approx((5.0 / 4096.0, 5.0 / 1024.0 / 15.0), rel=1e-12)
 
 
 @pytest.mark.parametrize(

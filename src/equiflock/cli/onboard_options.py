@@ -77,7 +77,7 @@ class OnboardOptions:
     def load_controller(self) -> Controller:
         """Import the plugin and return the controller with its limits. Warn if it does not fit the robot."""
         import_plugin(self.plugin)
-        controller = apply_limits(load(self.controller), parse_safety(self.safety))
+        controller: Controller = apply_limits(load(self.controller), parse_safety(self.safety))
         check_local(controller)
         if (problem := describe_missing_units(self.controller)) is not None:
             raise InputError(problem)

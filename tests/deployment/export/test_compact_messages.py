@@ -427,6 +427,6 @@ def test_a_neighbour_that_approaches_at_twice_the_speed_limit_is_evaded(closing_
         one, other = (make_agent(number=n, period=0.05) for n in (1, 2))
         one.begin((0.0, 0.0, 0.0), (closing_speed / 2, 0.0, 0.0))
         assert one.receive(other.begin((0.4, 0.0, 0.0), (-closing_speed / 2, 0.0, 0.0))) is None
-        accelerations.append(one.end())
+        accelerations.append(np.asarray(one.end()))
     assert accelerations[0][0] < -1.0
     np.testing.assert_allclose(accelerations[1], accelerations[0], rtol=0.02, atol=0.01)
