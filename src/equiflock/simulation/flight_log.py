@@ -79,7 +79,7 @@ class _Column(NamedTuple):
 
 
 class _Clock:
-    """Parses times as seconds after the first time that it parses, the origin."""
+    """Parses times as seconds after the first valid one, the origin."""
 
     def __init__(self) -> None:
         self.origin = Decimal(0)
@@ -89,7 +89,7 @@ class _Clock:
         """Return the time after the origin; raise ValueError if the text is not a number."""
         try:
             time = Decimal(text)
-            if not self._has_origin and time.is_finite():
+            if not self._has_origin and time.is_finite() and abs(time) <= MAX_MAGNITUDE:
                 self.origin, self._has_origin = time, True
             return float(time - self.origin)
         except DecimalException:
