@@ -63,7 +63,7 @@ def test_tasks_may_differ_in_options_of_the_flight_alone() -> None:
 
 def test_invalid_settings_are_errors() -> None:
     for options, error in (
-        ({"generations": 0}, "generations must be a whole number of at least 1"),
+        ({"generations": -1}, "generations must be a whole number of at least 0"),
         ({"population": 2}, "population must be a whole number of at least 4"),
         ({"sigma": 0.0}, "sigma must be a finite number above 0"),
         ({"measures": "1*speed"}, "a measure must be one of"),
