@@ -86,6 +86,7 @@ def test_help_has_the_options_of_drones(capsys: pytest.CaptureFixture[str]) -> N
     assert "100" in printed and "quadrotor" in printed
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     ("options", "message"),
     [

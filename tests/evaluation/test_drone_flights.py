@@ -151,6 +151,7 @@ def test_bad_settings_raise_one_clear_line(changed: dict[str, Any], message: str
         DroneSetting(**changed)
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_a_start_without_room_is_refused_in_one_line() -> None:
     with pytest.raises(ef.InputError, match=r"found no connected start of 6 drones at least 5 m apart") as caught:
         DroneSetting(drones=6, min_separation=5.0).draw_start()
