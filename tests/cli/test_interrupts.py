@@ -16,7 +16,7 @@ import pytest
 from numba.core.codegen import initialize_llvm
 
 from equiflock._runtime.files import delay_sigint
-from equiflock.cli.interrupts import StopRequest, ensure_keyboard_interrupt, raise_system_exit
+from equiflock.cli.interrupts import StopRequest, defer_signals, ensure_keyboard_interrupt, raise_system_exit
 from tests.cli.commands import SOURCE, failure, start
 
 
@@ -211,3 +211,14 @@ def test_ctrl_c_while_a_file_is_renamed_is_a_request() -> None:
             signal.raise_signal(signal.SIGINT)
             assert not stopping()
         assert stopping()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_deferred_signals_raise_nothing_and_the_first_is_returned(signum: signal.Signals) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with defer_signals() as get_signal:
+        assert get_signal() is None
+        signal.raise_signal(signum)
+        signal.raise_signal(signal.SIGINT)
+        assert get_signal() == signum
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

@@ -61,6 +61,23 @@ def raise_system_exit(signum: int, frame: FrameType | None) -> None:
         sys.exit(128 + signum)
 
 
+@contextmanager
+def defer_signals() -> Iterator[Callable[[], int | None]]:
+    """Let Ctrl-C and SIGTERM in this block raise nothing; yield a function that returns the first of them, or None.
+
+    For a loop that polls it, around C code such as that of ROS 2, which turns the exception of a signal handler into
+    another one, or drops it. A signal that is ignored stays ignored.
+    """
+    received: list[int] = []
+    watched = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN]
+    previous = {each: signal.signal(each, lambda signum, frame: received.append(signum)) for each in watched}
+    try:
+        yield lambda: received[0] if received else None
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)
+
+
 def _is_compiler_callback(frame: FrameType | None) -> bool:
     """Return whether a frame is part of a function that LLVM calls back while it compiles.
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import signal
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from equiflock._runtime.checks import InputError
+from equiflock.cli.interrupts import defer_signals
 from equiflock.cli.onboard_options import OnboardOptions
 from equiflock.cli.terminal import print_line
 from equiflock.deployment.onboard_agent import TargetVelocity
@@ -51,14 +54,17 @@ class Ros2(OnboardOptions):
         get_target = None if target is None else lambda: target.get(time.monotonic())
         # Ctrl-C is the normal way to stop a node, not an error.
         with (
-            self.open_steps(timing, get_target) as steps,
             suppress(KeyboardInterrupt),
+            self.open_steps(timing, get_target) as steps,
+            defer_signals() as get_signal,
             Ros2Node(steps, settings, target) as node,
         ):
             try:
-                node.run()
+                node.run(lambda: get_signal() is not None)
             finally:
                 print_line(f"robot {settings.number}: {steps.counts.summary}")
+            if get_signal() == signal.SIGTERM:
+                sys.exit(128 + signal.SIGTERM)
 
     def _make_settings(self) -> Ros2Settings:
         return Ros2Settings(

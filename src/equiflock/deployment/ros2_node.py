@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -118,7 +118,7 @@ class Ros2Node:
         self.steps, self.settings, self.target = steps, settings, target
         self._context = rclpy.Context()
         try:
-            # Ctrl-C raises KeyboardInterrupt, as in every command.
+            # The command handles signals.
             rclpy.init(
                 args=list(settings.ros_arguments),
                 context=self._context,
@@ -143,17 +143,17 @@ class Ros2Node:
     def __exit__(self, *error: object) -> None:
         """Stop the robot if it was asked for anything, and leave ROS 2."""
         try:
-            # Another Ctrl-C ends the brake. Odometry in another frame has been reported.
-            with suppress(KeyboardInterrupt, InputError):
+            # Odometry in another frame has been reported.
+            with suppress(InputError):
                 self.stop()
         finally:
-            self._executor.shutdown()
+            self._executor.shutdown(timeout_sec=STOP_SECONDS)
             self._node.destroy_node()
             self._context.try_shutdown()
 
-    def run(self) -> None:
-        """Run the steps until an exception, such as KeyboardInterrupt, or until ROS 2 is shut down."""
-        while self._context.ok():
+    def run(self, should_stop: Callable[[], bool]) -> None:
+        """Run the steps until `should_stop`, which is polled ten times a second, or until ROS 2 is shut down."""
+        while self._context.ok() and not should_stop():
             self.spin_once()
 
     def spin_once(self) -> None:
