@@ -66,7 +66,7 @@ def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(
     assert len(names[0]) == 8
 
 
-def test_a_finished_job_is_not_run_again_on_a_cluster(small: Cluster, tmp_path: Path) -> None:
+def test_a_finished_job_is_not_run_again_on_a_cluster(small: Cluster, tmp_path: Path, jobs_here: None) -> None:
     jobs = [Square(n, tmp_path) for n in (3, 1, 2)]
     run_jobs(jobs[:1], tmp_path / "jobs", 1)
     done: list[str] = []
@@ -126,7 +126,7 @@ def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path, 
         assert weights[0] == weights[1]
 
 
-def test_a_tuning_by_workers_elsewhere_ends_as_one_here(small: Cluster, tmp_path: Path) -> None:
+def test_a_tuning_by_workers_elsewhere_ends_as_one_here(small: Cluster, tmp_path: Path, jobs_here: None) -> None:
     tasks = ["--tasks", "flocking:agents=20:duration=0.2", "--flocks", "2", "--validation-flocks", "2"]
     words = ["tune", "etdagnn", *tasks, "--population", "4", "--generations", "2"]
     cli.main([*words, "--scheduler", small.address, "--out", str(tmp_path / "there")])
@@ -145,7 +145,7 @@ def test_a_scheduler_that_does_not_answer_or_has_no_workers_is_an_error(
         run_jobs([Square(1, tmp_path)], tmp_path / "jobs", 1, scheduler=found.address)
 
 
-def test_results_of_other_settings_are_other_files(tmp_path: Path) -> None:
+def test_results_of_other_settings_are_other_files(tmp_path: Path, jobs_here: None) -> None:
     here, there = Square(1, tmp_path), Square(1, tmp_path / ".." / tmp_path.name)
     run_jobs([here], tmp_path / "jobs", 1)
     run_jobs([there], tmp_path / "jobs", 1)

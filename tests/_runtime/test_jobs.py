@@ -30,7 +30,7 @@ def test_jobs_run_in_parallel_and_are_collected_in_order(tmp_path: Path, workers
     assert read_results(jobs, tmp_path / "jobs").to_dict("list") == {"square": [9, 1, 4], "number": [3, 1, 2]}
 
 
-def test_a_finished_job_is_never_run_again_and_one_that_failed_is(tmp_path: Path) -> None:
+def test_a_finished_job_is_never_run_again_and_one_that_failed_is(tmp_path: Path, jobs_here: None) -> None:
     with pytest.raises(InputError, match="no square today"):
         run_jobs([Square(1, tmp_path), Square(2, tmp_path, fails=True)], tmp_path / "jobs", 1)
     assert [path.name.rsplit("-", 1)[0] for path in (tmp_path / "jobs").iterdir()] == ["square-1"]
@@ -50,7 +50,7 @@ def test_a_process_that_dies_has_its_jobs_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip_a_bit, empty], ids=lambda damage: damage.__name__)
-def test_a_damaged_result_is_reported_and_computed_again(tmp_path: Path, damage: Any) -> None:
+def test_a_damaged_result_is_reported_and_computed_again(tmp_path: Path, damage: Any, jobs_here: None) -> None:
     jobs = [Square(1, tmp_path), Square(2, tmp_path)]
     run_jobs(jobs, tmp_path / "jobs", 1)
     before = {path: path.read_bytes() for path in (tmp_path / "jobs").iterdir()}
@@ -64,7 +64,7 @@ def test_a_damaged_result_is_reported_and_computed_again(tmp_path: Path, damage:
     assert {path: path.read_bytes() for path in (tmp_path / "jobs").iterdir()} == before
 
 
-def test_the_result_of_another_job_is_reported_and_computed_again(tmp_path: Path) -> None:
+def test_the_result_of_another_job_is_reported_and_computed_again(tmp_path: Path, jobs_here: None) -> None:
     jobs = [Square(1, tmp_path), Square(2, tmp_path)]
     run_jobs(jobs, tmp_path / "jobs", 1)
     before = read_results(jobs, tmp_path / "jobs")

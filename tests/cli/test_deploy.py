@@ -53,13 +53,13 @@ def test_a_swarm_that_fails_its_checks_has_exit_code_1(
 ) -> None:
     if fails == "parity":
         monkeypatch.setattr("equiflock.deployment.swarm_results.TOLERANCE", 0.0)
-        audit: tuple[str, ...] = ()
+        options: tuple[str, ...] = "--duration", "0.05"
     else:
         monkeypatch.setattr("equiflock.deployment.audit.Audit.passed", False)
         monkeypatch.setattr("equiflock.deployment.audit.Audit.verdict", "it used what it did not receive")
-        audit = "--audit", "--audit-page", str(tmp_path / "page.html")
+        options = "--duration", "0.01", "--audit", "--audit-page", str(tmp_path / "page.html")
     with pytest.raises(SystemExit) as caught:
-        run(*SHORT, "--duration", "0.05", *audit)
+        run(*SHORT, *options)
     assert caught.value.code == 1
     assert (tmp_path / "page.html").exists() == (fails == "audit")
 

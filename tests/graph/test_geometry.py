@@ -17,11 +17,11 @@ Points = twins.Array
 def farthest_pair_by_loops(points: Points) -> tuple[int, int]:
     """The first pair i < j at the largest distance, by j and then by i."""
     pair, most = (0, 1), -1.0
-    for j in range(len(points)):
-        for i in range(j):
-            square = sum(c * c for c in (points[i] - points[j]).tolist())
-            if square > most:
-                pair, most = (i, j), square
+    for j in range(1, len(points)):
+        squares = sum(c * c for c in (points[:j] - points[j]).T)
+        i = int(np.argmax(squares))  # the first of the largest
+        if squares[i] > most:
+            pair, most = (i, j), squares[i]
     return pair
 
 

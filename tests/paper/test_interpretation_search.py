@@ -27,9 +27,10 @@ from equiflock.paper.interpretation_search import (
 )
 from equiflock.paper.ledger import Check, Statement
 from equiflock.paper.policies import PolicyFlightJob
-from equiflock.paper.profile import PROFILES, Profile
+from equiflock.paper.profile import PROFILES
 from equiflock.paper.reproduction import EXPERIMENTS, build_jobs
 from equiflock.paper.training_experiment import read_validation
+from tests.paper.coarse import CoarseProfile
 
 
 def statement(name: str, *held_count: bool) -> Statement:
@@ -158,7 +159,7 @@ def test_a_small_search_runs_goes_on_and_ends_alike(tmp_path: Path, monkeypatch:
     small = DAgger(agents=12, flocks=2, duration=0.05, updates=1, batch=2, capacity=50, validation_flocks=2)
     recipe = replace(small, epochs=10, validate_every=1)
     data = FastForward(train_flocks=1, test_flocks=1, steps=3, agents=12)
-    profile = Profile("search", (5,), 2, (50,), (3,), data, (5,), recipe, "validation")
+    profile = CoarseProfile("search", (5,), 2, (50,), (3,), data, (5,), recipe, "validation")
     first = Search(tmp_path / "search", 2, profile)
     best, folder = first.run(), tmp_path / "search" / "jobs"
     assert set(build_interpretations_table(first).statement) >= {"A1", "T1", "F1", "L1", "O1", "G2"}

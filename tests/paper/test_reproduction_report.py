@@ -9,23 +9,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
+import equiflock as ef
 from equiflock import cli
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.learning.fast_forward import FastForward
-from equiflock.paper import report_flights, reproduction
-from equiflock.paper.profile import PROFILES, Profile
+from equiflock.paper import report_flights, reproduction_report
+from equiflock.paper.profile import PROFILES
 from equiflock.paper.report_flights import FILMS
-from equiflock.paper.reproduction_report import draw_figures, draw_scenario_film
 from equiflock.simulation import flight_builder
 from tests._runtime.here import work_here
+from tests.paper.coarse import CoarseProfile
 
 pytestmark = pytest.mark.slow
 
-TINY = Profile(
+TINY = CoarseProfile(
     "quick",
     seeds=(0,),
     flocks=2,
@@ -54,8 +56,16 @@ class Tags(HTMLParser):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "paper"
+    write_reproduction = reproduction_report.write_reproduction
+
+    def write_without_flying(*arguments: Any) -> list[Path]:
+        with pytest.MonkeyPatch.context() as grounded:
+            grounded.setattr(flight_builder, "Flight", None)
+            return write_reproduction(*arguments)
+
     with pytest.MonkeyPatch.context() as patch:
         work_here(patch)
+        patch.setattr(reproduction_report, "write_reproduction", write_without_flying)
         patch.setitem(PROFILES, "quick", TINY)
         for name, film in FILMS.items():
             patch.setitem(FILMS, name, replace(film, speed=40 * film.speed))  # as many frames as a test needs
@@ -96,24 +106,19 @@ def test_the_page_is_valid_and_self_contained(folder: Path) -> None:
     assert "This profile has fewer seeds, flocks and sizes than the paper's experiments" in html.replace("&#x27;", "'")
 
 
-def test_the_report_is_drawn_from_saved_flights_only(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_is_drawn_from_saved_flights_only(folder: Path) -> None:
     flights = {path.stem for path in (folder / "flights").iterdir()}
     films = {f"{name}-{trained}" for name in report_flights.FILMS for trained in PAPER_NETWORKS}
     courses = {f"course-{sides}" for sides in report_flights.DRAWN_SIDES}
     assert flights == {"connectivity-tanner-dynamic", "connectivity-tdagnn", "flocks", *courses, *films}
     run = report_flights.load_report_flight(folder, "obstacles", "etdagnn")
     assert (run.config["scenario"], run.config["start"]["sides"]) == ("obstacles", 24)
-    for part in (folder / "flights", folder / "jobs"):
-        shutil.copytree(part, tmp_path / part.name)
-    monkeypatch.setattr(flight_builder, "Flight", None)
-    assert draw_scenario_film("leaders", tmp_path, frames_per_second=2).exists()
-    tables = {
-        name: pd.read_csv(folder / f"{name}.csv") for name in ("connectivity", "flocking", "leaders", "obstacles")
-    }
-    made = draw_figures(reproduction.Reproduction(TINY, tables, []), tmp_path, lambda name: None)
-    assert len(made) == 8
+    # The fixture drew it while no flight was possible.
+    assert {path.stem for path in folder.glob("*.mp4")} == set(report_flights.FILMS)
+    assert len(list(folder.glob("*.png"))) == 13
+    with pytest.MonkeyPatch.context() as grounded, pytest.raises(TypeError):
+        grounded.setattr(flight_builder, "Flight", None)
+        ef.simulate(ef.random_disk(1, 5), ef.load("tanner"), duration=0.01)
 
 
 def test_a_damaged_flight_is_flown_again(folder: Path, tmp_path: Path) -> None:

@@ -148,17 +148,15 @@ def test_a_damaged_or_foreign_store_is_refused_in_one_line(run: ef.Trajectory, t
 @pytest.mark.parametrize("how", DAMAGES, ids=lambda how: how.__name__)
 def test_no_damage_to_any_file_of_a_store_goes_unnoticed(run: ef.Trajectory, tmp_path: Path, how: Any) -> None:
     rng = random.Random(0)
-    whole = run.save(tmp_path / "whole.zarr")
-    names = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
-    for name in names:
-        path = tmp_path / "run.zarr"
-        shutil.copytree(whole, path)
-        how(path / name, rng)
+    store = run.save(tmp_path / "run.zarr")
+    for path in sorted(path for path in store.rglob("*") if path.is_file()):
+        whole = path.read_bytes()
+        how(path, rng)
         try:
-            same(ef.Trajectory.load(path), run)  # metadata is there twice, and only one is read
+            same(ef.Trajectory.load(store), run)  # metadata is there twice, and only one is read
         except InputError as error:
             assert "\n" not in str(error)
-        shutil.rmtree(path)
+        path.write_bytes(whole)
 
 
 def test_the_metadata_of_a_store_is_checked_too(run: ef.Trajectory, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ class Curves:
         self.table, self.over = table, over
         self.x: Any = np.sort(table[over].unique())
         """Times or epochs, (X,)."""
+        self._pivots: dict[tuple[object, ...], pd.DataFrame] = {}
 
     def get_curve(self, quantity: str, controller: str, **filters: Any) -> Float64[np.ndarray, "S X"]:
         """Return a column of the table along the curve, one row per seed in ascending order.
@@ -66,12 +67,16 @@ class Curves:
 
     def _pivot(self, quantity: str, controller: str, filters: Mapping[str, Any]) -> pd.DataFrame:
         """Return a table with a row per seed (-1 for none), sorted, and a column per time or epoch of a controller."""
-        rows = self.table[self.table.controller == controller]
-        for name, value in filters.items():
-            rows = rows[rows[name] == value]
-        # Controllers without training seeds, such as the expert, count as one seed.
-        wide = rows.assign(seed=rows.seed.fillna(-1)).pivot(index="seed", columns=self.over, values=quantity)
-        return wide.sort_index()
+        # Statements read many single times or epochs of the same table.
+        key = quantity, controller, *sorted(filters.items())
+        if key not in self._pivots:
+            rows = self.table[self.table.controller == controller]
+            for name, value in filters.items():
+                rows = rows[rows[name] == value]
+            # Controllers without training seeds, such as the expert, count as one seed.
+            wide = rows.assign(seed=rows.seed.fillna(-1)).pivot(index="seed", columns=self.over, values=quantity)
+            self._pivots[key] = wide.sort_index()
+        return self._pivots[key]
 
 
 def draw_measure_curves(table: pd.DataFrame, path: str | os.PathLike[str], measures: Sequence[str]) -> Path:
