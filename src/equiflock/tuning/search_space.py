@@ -265,7 +265,7 @@ def add_near_obstacle_weights(
 
 def _find_channel(senses: Senses, channel: Channel) -> int:
     """Return the index of a channel; raise InputError if there is none."""
-    names = ["/".join(each) for each in senses.channels]
+    names = tuple("/".join(each) for each in senses.channels)
     check_choice("a channel in channel_scales", "/".join(channel), names)
     return senses.channels.index(channel)
 
