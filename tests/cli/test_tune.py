@@ -80,7 +80,7 @@ def test_invalid_input_is_a_one_line_error(capsys: pytest.CaptureFixture[str], t
         (("etdagnn", "--tasks", "flocking+leaders"), "tasks must be a name, or several with their shares"),
         (("etdagnn", "--measures", "1*speed"), "a measure must be one of"),
         (("etdagnn", "--tasks", "obstacles:side=3"), "scenario 'obstacles' has no option 'side'"),
-        (("etdagnn", "--generations", "0"), "generations must be a whole number of at least 1"),
+        (("etdagnn", "--generations=-1"), "generations must be a whole number of at least 0"),
         (("etdagnn", "--workers", "0"), "workers must be a whole number of at least 1"),
         (
             ("etdagnn", *SMALL, "--measures", "1*leaders", "--tasks", "flocking:agents=20:duration=0.2"),

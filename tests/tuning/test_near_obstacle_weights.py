@@ -73,3 +73,9 @@ def test_initial_weights_must_have_the_same_gain_period_or_no_schedule() -> None
     with pytest.raises(InputError, match="must have no gain schedule or one of the network's gain_period") as caught:
         add_near_obstacle_weights(network, compiled("starling", 7, gain_period=0.03))
     assert "0.02" in str(caught.value) and "0.03" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_scales_of_an_unknown_channel_are_refused() -> None:
+    network = compiled("starling")
+    with pytest.raises(InputError, match="a channel in channel_scales must be one of 'velocity/mean'"):
+        add_near_obstacle_weights(network, channel_scales={("position", "mean"): 0.5})
