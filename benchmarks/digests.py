@@ -43,9 +43,9 @@ from equiflock.deployment.exported_agents import CompiledAgent, compile_header, 
 from equiflock.deployment.microcontroller import record_agent
 from equiflock.learning.cloning import clone
 from equiflock.learning.recipe import Cloning
-from equiflock.viewer.frames import pack_frame
+from equiflock.plotting.player.frames import pack_frame
+from equiflock.plotting.player.playback import Playback
 from equiflock.viewer.live_simulation import LiveSimulation
-from equiflock.viewer.playback import Playback
 from equiflock.viewer.setting import Setting
 
 Entry = tuple[str, Callable[[], Any]]

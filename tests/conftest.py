@@ -23,7 +23,7 @@ jaxtyping.install_import_hook(
         "equiflock._runtime.partitioned_arrays",
         "equiflock.theory.mlp",
         *(f"equiflock.{name}" for name in ("tuning", "plotting", "evaluation", "paper")),
-        *(f"equiflock.viewer.{name}" for name in ("frames", "live_flight", "live_simulation", "playback", "setting")),
+        *(f"equiflock.viewer.{name}" for name in ("live_flight", "live_simulation", "setting")),
     ],
     f"{tests.annotations.__name__}.checked",
 )

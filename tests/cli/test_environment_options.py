@@ -167,7 +167,7 @@ def test_an_evaluation_uses_one_environment_and_its_run_directory_names_it(
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_curves")
 def test_a_rerun_evaluation_job_uses_the_same_environment(tmp_path: Path, jobs_here: None) -> None:
-    from equiflock.viewer.playback import rerun_flight
+    from equiflock.viewer.job_reruns import rerun_flight
 
     small = *SMALL, "--time-step", "0.02", "--duration", "0.1", "--workers", "1"
     run("evaluate", "tanner", *small, "--packet-loss", "0.2", "--fail", "3", "--out", str(tmp_path / "mine"))

@@ -70,7 +70,7 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_commands_that_do_not_train_run_without_torch(folder: Path) -> None:
     rerun = """
 from pathlib import Path
-from equiflock.viewer.playback import rerun_flight
+from equiflock.viewer.job_reruns import rerun_flight
 rerun_flight(next(Path("evaluation/jobs").glob("etdagnn*.csv")))
 """
     loops = [

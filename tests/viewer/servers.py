@@ -18,7 +18,7 @@ from websockets.typing import Origin
 from equiflock.viewer.flight_archive import FlightArchive
 from equiflock.viewer.server import address, make_server, open_listening_socket
 from equiflock.viewer.viewer_config import ViewerConfig
-from tests.viewer.frame_reader import ReadFrame, read_frame
+from tests.plotting.player.frame_reader import ReadFrame, read_frame
 
 HOST = "127.0.0.1"
 

@@ -10,7 +10,7 @@ import pytest
 
 def test_the_camera_does_not_lag_behind_a_flock_at_constant_velocity(run: Callable[..., Any]) -> None:
     lag = run(
-        "camera",
+        "player/camera",
         """
         const camera = new m.Camera(1), viewport = { width: 800, height: 600 };
         const panel = (time) => ({
@@ -32,7 +32,7 @@ def test_the_camera_does_not_lag_behind_a_flock_at_constant_velocity(run: Callab
 
 def test_a_held_camera_stands_still_and_then_follows_the_flock(run: Callable[..., Any]) -> None:
     held, later = run(
-        "camera",
+        "player/camera",
         """
         const camera = new m.Camera(1), viewport = { width: 800, height: 600 };
         const panel = (time) => ({
@@ -59,7 +59,7 @@ def test_a_held_camera_stands_still_and_then_follows_the_flock(run: Callable[...
 
 def test_a_camera_detects_that_no_agent_is_visible_and_can_show_all(run: Callable[..., Any]) -> None:
     seen = run(
-        "camera",
+        "player/camera",
         """
         const camera = new m.Camera(1), viewport = { width: 800, height: 600 };
         // A flock that has burst: no agent is near its centre, and one is far away.
@@ -92,7 +92,7 @@ BOX = {"left": 0, "right": 100, "top": 0, "bottom": 50}
 
 def test_a_curve_leaves_a_logarithmic_plot_below_its_axis(run: Callable[..., Any]) -> None:
     heights = run(
-        "plots",
+        "player/plots",
         """
         const values = [100, 10, 1, 0.1, 1e-9, 1e-12, 0, null, NaN];
         const { y } = m.makeScale(values, m.METRICS[0], given);
@@ -109,22 +109,25 @@ def test_a_curve_leaves_a_logarithmic_plot_below_its_axis(run: Callable[..., Any
 
 def test_a_curve_is_split_at_missing_values(run: Callable[..., Any]) -> None:
     segments = run(
-        "plots", "return m.splitCurve([[0, 1], [1, 2], [2, NaN], [3, NaN], [4, 5], [5, NaN], [6, 7], [7, 8]]);"
+        "player/plots", "return m.splitCurve([[0, 1], [1, 2], [2, NaN], [3, NaN], [4, 5], [5, NaN], [6, 7], [7, 8]]);"
     )
     assert segments == [[[0, 1], [1, 2]], [[4, 5]], [[6, 7], [7, 8]]]
-    assert run("plots", "return m.splitCurve([[0, NaN]]);") == []
+    assert run("player/plots", "return m.splitCurve([[0, NaN]]);") == []
 
 
 def test_an_axis_without_values_has_ticks(run: Callable[..., Any]) -> None:
     for metric in range(6):
         assert (
-            len(run("plots", "return m.makeScale([0, NaN], m.METRICS[given[0]], given[1]).ticks;", [metric, BOX])) > 1
+            len(
+                run("player/plots", "return m.makeScale([0, NaN], m.METRICS[given[0]], given[1]).ticks;", [metric, BOX])
+            )
+            > 1
         )
 
 
 def test_zooming_keeps_the_point_under_the_pointer(run: Callable[..., Any]) -> None:
     before, after = run(
-        "camera",
+        "player/camera",
         """
         const camera = new m.Camera(1), viewport = { width: 800, height: 600 };
         const before = camera.toWorld(100, 50, viewport);

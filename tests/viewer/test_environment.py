@@ -13,10 +13,10 @@ import pytest
 import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.threads import MAX_SMALL_FLOCK
+from equiflock.plotting.player.playback import Playback
 from equiflock.simulation.trajectory import load_trajectories
 from equiflock.viewer.flight_archive import save_flights
 from equiflock.viewer.live_simulation import LiveSimulation
-from equiflock.viewer.playback import Playback
 from equiflock.viewer.setting import EnvironmentSetting
 from tests.viewer.live_simulations import fly, live_simulation
 

@@ -9,10 +9,10 @@ import pytest
 
 import equiflock as ef
 from equiflock import cli
+from equiflock.plotting.player.playback import Playback
 from equiflock.simulation.trajectory import load_trajectories
 from equiflock.viewer.flight_archive import save_flights
 from equiflock.viewer.live_flight import Recording
-from equiflock.viewer.playback import Playback
 from equiflock.viewer.setting import DiskObstacle
 from tests.viewer.live_simulations import fly, live_simulation
 

@@ -12,8 +12,9 @@ import pytest
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
+from equiflock.plotting.player import frames
 from equiflock.scenarios.obstacle_shapes import add_obstacle, ring, wall
-from equiflock.viewer import frames, setting
+from equiflock.viewer import setting
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.setting import MAX_DISKS, DiskObstacle
 from tests.viewer.live_simulations import fly, live_simulation

@@ -12,9 +12,9 @@ import pytest
 def test_a_flight_keeps_pace_with_real_time_at_any_frame_rate(run: Callable[..., Any]) -> None:
     for seconds in (1 / 144, 1 / 60, 1 / 20):
         shown = run(
-            "player",
+            "player/flight_clock",
             """
-            const player = new m.Player(), times = [];
+            const player = new m.FlightClock(), times = [];
             player.begin(new m.LiveSteps(0.01));
             player.speed = 0.5;
             player.receive({ step: 0, time: 0 });
@@ -41,9 +41,9 @@ def test_a_flight_keeps_pace_with_real_time_at_any_frame_rate(run: Callable[...,
 
 def test_a_slow_server_slows_time_without_jumps(run: Callable[..., Any]) -> None:
     asked = run(
-        "player",
+        "player/flight_clock",
         """
-        const player = new m.Player(), asked = [];
+        const player = new m.FlightClock(), asked = [];
         player.begin(new m.LiveSteps(0.01));
         player.receive({ step: 0, time: 0 });
         let server = 0;
@@ -63,9 +63,9 @@ def test_a_slow_server_slows_time_without_jumps(run: Callable[..., Any]) -> None
 
 def test_frames_are_shown_in_order_and_not_before_their_time(run: Callable[..., Any]) -> None:
     assert run(
-        "player",
+        "player/flight_clock",
         """
-        const player = new m.Player(), frame = (step) => ({ step, time: step / 100 });
+        const player = new m.FlightClock(), frame = (step) => ({ step, time: step / 100 });
         player.begin(new m.LiveSteps(0.01));
         player.receive(frame(0));
         player.advance(0.001);
@@ -80,9 +80,9 @@ def test_frames_are_shown_in_order_and_not_before_their_time(run: Callable[..., 
 
 def test_a_saved_flight_ends_at_its_last_frame(run: Callable[..., Any]) -> None:
     assert run(
-        "player",
+        "player/flight_clock",
         """
-        const player = new m.Player(), times = [0, 0.1, 0.2];
+        const player = new m.FlightClock(), times = [0, 0.1, 0.2];
         player.begin(new m.SavedFrames({ times, time_step: 0.01 }));
         player.receive({ step: 0, time: 0 });
         const asked = [];
@@ -185,7 +185,7 @@ def test_the_slider_of_a_number_goes_to_four_times_its_default_in_round_steps(
     ],
 )
 def test_controller_names_are_formatted_for_display(run: Callable[..., Any], name: str, title: str) -> None:
-    assert run("controls", "return m.formatControllerName(given);", name) == title
+    assert run("player/names", "return m.formatControllerName(given);", name) == title
 
 
 def test_text_in_place_of_a_number_is_sent_for_the_server_to_refuse(run: Callable[..., Any]) -> None:

@@ -28,7 +28,7 @@ def test_the_page_is_served_with_all_its_files_and_nothing_from_elsewhere(server
     assert headers["Content-Security-Policy"].startswith("default-src 'self'")
     assert b"http://" not in content
     assert b"https://" not in content
-    for name in ("main.js", "scene.js", "theme.css", "icon.svg"):
+    for name in ("main.js", "player/scene.js", "player/theme.css", "icon.svg"):
         assert get(server, name)[0] == 200
     assert get(server, "../server.py")[0] == 404
     assert get(server, "%2e%2e/server.py")[0] == 404

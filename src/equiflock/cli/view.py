@@ -152,6 +152,6 @@ def _load_flights(path: Path, comm_radius: float | None, plugin: str) -> list[Tr
         raise InputError(f"{path} is the run directory of an experiment: name one of its jobs, such as {jobs[0]}")
     if path.suffix != ".csv" or path.resolve().parent.name != "jobs":
         return load_flights(path, comm_radius)
-    from equiflock.viewer.playback import rerun_flight
+    from equiflock.viewer.job_reruns import rerun_flight
 
     return [rerun_flight(path, plugin)]

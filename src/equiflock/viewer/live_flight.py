@@ -14,13 +14,13 @@ from equiflock.flock import Flock, Role, Vectors
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
+from equiflock.plotting.player.frames import NO_LINKS, Links, build_links, has_too_many_edges
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario
 from equiflock.simulation.body_motion import BodyState
 from equiflock.simulation.environment import Environment
 from equiflock.simulation.flight_builder import change_controller, flight
 from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
-from equiflock.viewer.frames import NO_LINKS, Links, build_links, has_too_many_edges
 
 Mask = Bool[np.ndarray, " N"]
 EMPTY_BODY_STATE: BodyState = ReadOnlyDict()

@@ -17,6 +17,7 @@ from equiflock._runtime.specs import format_spec
 from equiflock.controllers.gain_schedule import describe_long_time_step
 from equiflock.flock import NO_OBSTACLE, Condition, Conditions, Flock, Role
 from equiflock.observations.orbit import Orbit
+from equiflock.plotting.player.frames import NO_LINKS, FlockPicture
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario, Stop
 from equiflock.scenarios.obstacle_shapes import add_obstacle, obstacle_disks
@@ -24,7 +25,6 @@ from equiflock.scenarios.registry import choose_orbit, describe_disagreement
 from equiflock.simulation.failures import FailureKind
 from equiflock.simulation.simulate import describe_part
 from equiflock.simulation.trajectory import Trajectory
-from equiflock.viewer.frames import NO_LINKS, FlockPicture
 from equiflock.viewer.live_flight import LiveFlight, Mask
 from equiflock.viewer.setting import (
     MAX_DISKS,

@@ -21,6 +21,7 @@ from starlette.datastructures import Headers
 from typing_extensions import override
 
 from equiflock._runtime.checks import InputError
+from equiflock.plotting.player import PLAYER_DIR
 from equiflock.viewer.deadlines import TimeoutHttpProtocol, TimeoutWebSocketProtocol
 from equiflock.viewer.flight_archive import FILM_NAME, FlightArchive
 from equiflock.viewer.protocol import MAX_REQUEST_BYTES
@@ -94,6 +95,7 @@ def create_app(viewer_config: ViewerConfig, host: str) -> FastAPI:
             raise HTTPException(404, "no flight of this name was saved since the server started")
         return FileResponse(archive.saved_dirs[name] / FILM_NAME, filename=f"{name}.mp4")
 
+    app.mount("/player", StaticFiles(directory=PLAYER_DIR))
     app.mount("/", StaticFiles(directory=PAGE_DIR, html=True))
     return app
 

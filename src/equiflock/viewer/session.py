@@ -13,12 +13,12 @@ from fastapi import WebSocket, WebSocketDisconnect
 
 from equiflock._runtime import compile_progress
 from equiflock._runtime.checks import InputError
+from equiflock.plotting.player.frames import pack_frame
+from equiflock.plotting.player.playback import Playback
 from equiflock.scenarios import SearchCancelledError, Stop
 from equiflock.viewer import protocol
 from equiflock.viewer.flight_archive import FlightArchive
-from equiflock.viewer.frames import pack_frame
 from equiflock.viewer.live_simulation import LiveSimulation
-from equiflock.viewer.playback import Playback
 from equiflock.viewer.viewer_config import ViewerConfig
 
 PROGRESS_INTERVAL = 0.25

@@ -25,13 +25,13 @@ from equiflock.controllers.registry import (
 from equiflock.controllers.trained import bundled_names, bundled_seeds
 from equiflock.features import paper_senses
 from equiflock.observations.aggregation import observe
+from equiflock.plotting.player.frames import pack_frame
+from equiflock.plotting.player.playback import check_playback
 from equiflock.protocols import Controller
 from equiflock.scenarios.registry import scenario_class, scenario_names
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
-from equiflock.viewer.frames import pack_frame
 from equiflock.viewer.live_simulation import LiveSimulation
-from equiflock.viewer.playback import check_playback
 from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, EnvironmentSetting, Setting, list_bodies
 
 

@@ -1,6 +1,6 @@
 /** The connection to the server: a websocket with a queue of requests, each of which gets one answer. */
 
-import { readFrame } from "./frames.js";
+import { readFrame } from "./player/frames.js";
 
 /** Websocket close code: the server has no room for another page. */
 const CLOSE_TRY_AGAIN_LATER = 1013;

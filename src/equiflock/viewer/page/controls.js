@@ -1,8 +1,9 @@
 /** The form: shows a setting, and reports the fields that the user changes. */
 
-import { byId, make } from "./dom.js";
+import { byId, make } from "./player/dom.js";
 import { EnvironmentControls } from "./environment_controls.js";
 import { LawControls } from "./law_controls.js";
+import { formatControllerName } from "./player/names.js";
 import { ScenarioMenu } from "./scenario_menu.js";
 
 const MIN_AGENTS = 3,
@@ -11,34 +12,6 @@ const MIN_AGENTS = 3,
 const MENUS = ["controller", "compare"];
 /** Setting fields with a number box, common to all scenarios. */
 const NUMBER_FIELDS = ["agents", "seed", "comm_radius", "time_step"];
-
-/** Display names of controllers. */
-const DISPLAY_NAMES = {
-  tanner: "Tanner, centralized",
-  "tanner-dynamic": "Tanner, dynamic",
-  "tanner-fixed": "Tanner, fixed",
-  tdagnn: "TDAGNN",
-  "tdagnn-tf": "TDAGNN-TF",
-  "tdagnn-tf-mean": "TDAGNN-TF-mean",
-  etdagnn: "ETDAGNN",
-};
-
-/**
- * Format a controller's name for display: `etdagnn:3` becomes ETDAGNN, seed 3; `a-b:beta=1` becomes A-B, beta 1; a
- * path, its file name.
- */
-export function formatControllerName(name) {
-  const [, head, options] = name.match(/^([\w-]+)(?::(.*))?$/) ?? [];
-  if (!head) return name.split("/").at(-1); // a file
-  const displayName = DISPLAY_NAMES[head] ?? capitalizeName(head);
-  if (!options) return displayName;
-  const details = /^\d+$/.test(options) ? `seed ${options}` : options.replaceAll(":", ", ").replaceAll("=", " ");
-  return `${displayName}, ${details}`;
-}
-
-/** Capitalize the words of a law's name, most of which are authors; the suffix -local becomes ", local". */
-const capitalizeName = (name) =>
-  name.replace(/-local$/, ", local").replaceAll(/(?<=^|-)[a-z]/g, (letter) => letter.toUpperCase());
 
 /** The form of the setting: scenario, controllers, environment and shared numbers. */
 export class Controls {

@@ -1,6 +1,6 @@
 /** The legend of lost messages, and the notice that there are too many edges to draw. */
 
-import { byId } from "./dom.js";
+import { byId } from "./player/dom.js";
 
 /** In a smaller flock, a picture without edges means that no agents are within reach of each other. */
 const MIN_AGENTS_FOR_NOTICE = 1000;

@@ -1,8 +1,8 @@
 /** Controls for the radio and the body, which take effect in flight. */
 
-import { byId, make } from "./dom.js";
+import { byId, make } from "./player/dom.js";
 import { makeSlider, makeSliderRow } from "./form_rows.js";
-import { formatName } from "./scenario_menu.js";
+import { formatName } from "./player/names.js";
 
 /** Last position of a limit's slider that is a limit; beyond it there is none. */
 const LAST_LIMIT_POSITION = 0.98;

@@ -1,6 +1,6 @@
 /** Rows of the sidebar's forms: a label with inputs beside it. */
 
-import { make } from "./dom.js";
+import { make } from "./player/dom.js";
 
 /** Return a row with a label, for the element with this id, and inputs; `help` is the row's tooltip. */
 export const makeRow = (id, text, help, ...inputs) =>

@@ -1,8 +1,9 @@
 /** Controls for the options of a law, which take effect in flight. */
 
-import { byId, make } from "./dom.js";
+import { byId, make } from "./player/dom.js";
 import { makeMenu, makeRow, makeSlider, makeSliderRow } from "./form_rows.js";
-import { formatName, setInputValue } from "./scenario_menu.js";
+import { formatName } from "./player/names.js";
+import { setInputValue } from "./scenario_menu.js";
 
 /** A slider ends at this multiple of the default. */
 const DEFAULT_MULTIPLE = 4;

@@ -1,6 +1,6 @@
 /** Starts the page: creates the view, and binds buttons and keys. */
 
-import { byId, make } from "./dom.js";
+import { byId, make } from "./player/dom.js";
 import { acceptsTyping } from "./tools.js";
 import { View } from "./view.js";
 

@@ -1,6 +1,6 @@
 /** Notices below the flock. */
 
-import { byId, make } from "./dom.js";
+import { byId, make } from "./player/dom.js";
 
 const SHOWN_MS = 6000;
 

@@ -1,6 +1,6 @@
 /** Finds what is under the pointer: a panel and world coordinates, an agent, an obstacle. */
 
-import { findNearestAgent } from "./frames.js";
+import { findNearestAgent } from "./player/frames.js";
 
 /** Finds panels, agents and obstacles by their place on the canvas; `view` supplies frame, picture and cameras. */
 export class Picker {

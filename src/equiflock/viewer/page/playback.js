@@ -1,7 +1,7 @@
 /** Saved flights: the choice of a flock, and the description of what is played. */
 
-import { formatControllerName } from "./controls.js";
-import { byId, make } from "./dom.js";
+import { formatControllerName } from "./player/names.js";
+import { byId, make } from "./player/dom.js";
 
 /**
  * Show the controls for saved flights, with a choice if there are several flocks, or for live flights if `flocks` is 0.

@@ -1,10 +1,8 @@
 /** The menu of scenarios, and inputs for the options of the selected one; the server sends both. */
 
-import { byId, make } from "./dom.js";
+import { byId, make } from "./player/dom.js";
 import { makeMenu, makeRow } from "./form_rows.js";
-
-/** Format a name for display: `clear_time` and `clear-time` become Clear time. */
-export const formatName = (name) => (name[0].toUpperCase() + name.slice(1)).replaceAll(/[_-]/g, " ");
+import { formatName } from "./player/names.js";
 
 /** Radio buttons for the scenarios, and a row of input for each option of the selected one. */
 export class ScenarioMenu {

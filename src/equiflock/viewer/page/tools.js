@@ -1,6 +1,6 @@
 /** Tools that act on the flock by mouse, pen, touch and arrow keys. */
 
-import { LEADER } from "./frames.js";
+import { LEADER } from "./player/frames.js";
 import { Picker } from "./picking.js";
 
 /** A pointer that moves this far drags; it does not click. */

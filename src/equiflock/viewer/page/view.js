@@ -4,17 +4,17 @@ import { Actions, IN_FLIGHT_COMMANDS } from "./actions.js";
 import { DEFAULT_LOOK, readAddress, writeAddress } from "./address.js";
 import { Connection } from "./connection.js";
 import { Controls, showLook } from "./controls.js";
-import { byId } from "./dom.js";
+import { byId } from "./player/dom.js";
 import { EdgeNotices } from "./edge_notices.js";
-import { computeLeaderVelocity } from "./frames.js";
+import { computeLeaderVelocity } from "./player/frames.js";
 import { Notices, showCompiling, showFailure, showSaveStatus } from "./notices.js";
 import { showFlockChoice, showPlayback } from "./playback.js";
-import { LiveSteps, Player, SavedFrames } from "./player.js";
-import { Screen } from "./screen.js";
+import { FlightClock, LiveSteps, SavedFrames } from "./player/flight_clock.js";
+import { Screen } from "./player/screen.js";
 import { START_COMMANDS, StartRequests } from "./start_requests.js";
 import { Tools } from "./tools.js";
 
-/** Connects player, screen, tools, form and address with the server. */
+/** Connects clock, screen, tools, form and address with the server. */
 export class View {
   /** The current setting, the display options, and the flock of saved flights. */
   state = { setting: {}, look: { ...DEFAULT_LOOK }, flock: 0 };
@@ -37,7 +37,7 @@ export class View {
     this.notices = new Notices(byId("notices"));
     this.#edgeNotices = new EdgeNotices(this.notices);
     this.screen = new Screen(byId("scene"));
-    this.player = new Player();
+    this.clock = new FlightClock();
     this.tools = new Tools(byId("scene"), this);
     this.connection = new Connection({
       notification: (message) => this.#handleNotification(message),
@@ -51,12 +51,12 @@ export class View {
 
   /** The frame that is shown, or null. */
   get frame() {
-    return this.player.frame;
+    return this.clock.frame;
   }
 
   /** Whether the flight plays, as opposed to being paused. */
   get playing() {
-    return this.player.playing;
+    return this.clock.playing;
   }
 
   /** Return the mean velocity [x, y] of the first panel's leaders, or null without leaders or frame. */
@@ -96,11 +96,11 @@ export class View {
 
   /** Play if `playing` is true, from the start if a saved flight has ended; else pause at the newest frame. */
   play(playing) {
-    if (playing && this.player.ended) {
-      this.player.clear();
+    if (playing && this.clock.ended) {
+      this.clock.clear();
       this.connection.ask({ command: "seek", frame: 0 });
     }
-    this.#recordFrames(this.player.play(playing));
+    this.#recordFrames(this.clock.play(playing));
     byId("play").classList.toggle("playing", playing);
     byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
     this.screen.requestRedraw();
@@ -129,7 +129,7 @@ export class View {
   /** Change display options (speed, edges, trails), and update form, legend, address and picture. */
   changeLook(changes) {
     Object.assign(this.state.look, changes);
-    this.player.speed = this.state.look.speed;
+    this.clock.speed = this.state.look.speed;
     showLook(this.state.look);
     this.#edgeNotices.updateLegend(this.state.look.edges && !this.playback, this.state.setting.environment);
     this.#edgeNotices.reset();
@@ -231,14 +231,14 @@ export class View {
     this.tools.releaseDrag();
     if (playback) {
       this.state.flock = request.flock;
-      this.player.begin(new SavedFrames(playback));
+      this.clock.begin(new SavedFrames(playback));
       showPlayback(playback, request.flock, this.screen);
     } else {
       this.state.setting = setting;
       this.scenarioDefaults = scenarioDefaults;
       this.actions.begin(setting, scenarioDefaults.scenario_obstacle_count);
       this.showSetting(this.#startRequests.pending);
-      this.player.begin(new LiveSteps(setting.time_step));
+      this.clock.begin(new LiveSteps(setting.time_step));
       const { scenario, controller: first, compare } = setting;
       const flights = [first, compare].filter(Boolean).map((controller) => ({ controller, scenario }));
       this.screen.begin(flights, scenarioDefaults.comm_radius);
@@ -270,7 +270,7 @@ export class View {
 
   /** Clear the flight, and offer a reset. */
   #handleFailed(text) {
-    this.player.clear();
+    this.clock.clear();
     showFailure(text, () => this.reset(), this.notices);
   }
 
@@ -278,7 +278,7 @@ export class View {
   #handleDisconnect(reason) {
     showCompiling("");
     this.#hasDisconnected = true;
-    this.player.clear();
+    this.clock.clear();
     this.#startRequests.clear();
     for (const id of ["saving", "failure"]) this.notices.dismiss(id);
     this.notices.show(reason, { id: "connection", isError: true, sticky: true });
@@ -286,18 +286,18 @@ export class View {
 
   // Frames and pictures.
 
-  /** Give a frame to the player, and request the next. */
+  /** Give a frame to the clock, and request the next. */
   #receiveFrame(frame) {
     showCompiling("");
     this.receivedCount += 1;
-    this.#recordFrames(this.player.receive(frame));
+    this.#recordFrames(this.clock.receive(frame));
     this.#requestAhead();
     if (!this.playing) this.screen.requestRedraw();
   }
 
-  /** Request the frame that the player needs next, unless a frame or a start is pending. */
+  /** Request the frame that the clock needs next, unless a frame or a start is pending. */
   #requestAhead() {
-    const { request } = this.player;
+    const { request } = this.clock;
     if (request && !this.connection.isWaitingFor("advance", "seek", ...START_COMMANDS)) this.connection.ask(request);
   }
 
@@ -316,12 +316,12 @@ export class View {
     const seconds = (now - this.#lastTick) / 1000;
     this.#lastTick = now;
     if (!this.frame) return;
-    this.#recordFrames(this.player.advance(seconds));
+    this.#recordFrames(this.clock.advance(seconds));
     this.#requestAhead();
     this.tools.tick();
-    if (this.playing && this.player.ended) this.play(false);
+    if (this.playing && this.clock.ended) this.play(false);
     const { edges, trails } = this.state.look;
-    const { frame, ahead } = this.player;
+    const { frame, ahead } = this.clock;
     byId("clear").hidden = this.playback || !frame.panels[0].disks.length;
     this.screen.show(frame, ahead, now, seconds, { edges, trails, highlight: this.tools.highlight });
     if (this.playback && !this.connection.isWaitingFor("seek")) byId("slider").value = frame.step;

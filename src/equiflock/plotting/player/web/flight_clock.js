@@ -58,7 +58,7 @@ export class SavedFrames {
 }
 
 /** The clock of the flight, with a queue of frames ahead of it. Frames are due when the clock reaches their times. */
-export class Player {
+export class FlightClock {
   /** The frame that is shown. */
   frame = null;
   playing = true;

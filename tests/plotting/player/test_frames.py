@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
-from equiflock.viewer import frames
-from equiflock.viewer.frames import FlockPicture, Links, build_links, pack_frame
-from tests.viewer.frame_reader import read_frame
+from equiflock.plotting.player import frames
+from equiflock.plotting.player.frames import FlockPicture, Links, build_links, pack_frame
+from tests.plotting.player.frame_reader import read_frame
 
 
 @given(agents=st.integers(3, 40), seed=st.integers(0, 1000), far=st.sampled_from([0.0, 1e5]), panels=st.integers(1, 2))

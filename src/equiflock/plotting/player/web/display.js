@@ -1,11 +1,10 @@
 /** Titles, legends, metrics and curves of the flocks. */
 
-import { formatControllerName } from "./controls.js";
+import { formatControllerName, formatName } from "./names.js";
 import { byId, make } from "./dom.js";
 import { countAgents, countFailed, FAILURES, listGroups } from "./frames.js";
 import { PALETTES } from "./palettes.js";
 import { METRICS, Plot } from "./plots.js";
-import { formatName } from "./scenario_menu.js";
 
 const TITLE_MARGIN_PX = 8; // css pixels above a title
 
