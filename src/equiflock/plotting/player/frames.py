@@ -65,7 +65,7 @@ class FlockPicture:
 
     flock: Flock
     accelerations: Vectors | None
-    """(1, N, D), commanded accelerations; None after the last frame."""
+    """(1, N, D), commanded accelerations, the last ones once the flight has ended; None if there never were any."""
     disks: Float64[np.ndarray, "M 3"]
     """x, y and radius of each disk obstacle."""
     links: Links = NO_LINKS
@@ -168,7 +168,7 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     disks = picture.disks - [*origin, 0.0] if len(picture.disks) else picture.disks
     edges, lost_edges = picture.links
     sizes = len(places), len(edges), len(lost_edges), len(disks), picture.has_ended, 0
-    # After the last frame of a saved flight there are no accelerations: send zeros.
+    # A saved flight of one frame has no accelerations: send zeros.
     held_accelerations = picture.accelerations if picture.held_accelerations is None else picture.held_accelerations
     next_step = np.zeros_like(flock.positions) if held_accelerations is None else held_accelerations
     vectors = places - origin, flock.velocities[0, :, :2], next_step[0, :, :2], disks

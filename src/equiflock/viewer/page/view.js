@@ -100,6 +100,7 @@ export class View {
       this.clock.clear();
       this.connection.ask({ command: "seek", frame: 0 });
     }
+    if (playing) this.notices.dismiss("paused");
     this.#recordFrames(this.clock.play(playing));
     byId("play").classList.toggle("playing", playing);
     byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");

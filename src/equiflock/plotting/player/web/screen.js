@@ -114,8 +114,6 @@ export class Screen {
       frame.panels.forEach((panel, i) => {
         this.#display.showVisibility(i, this.cameras[i].isFlockVisible(panel, views[i]));
       });
-      this.#display.showGridSpacing(computeVisibleSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
-      byId("follow").setAttribute("aria-pressed", this.cameras[0].following);
     }
     if (!this.#rate.at) this.#rate.at = now;
     if (now - this.#rate.at > RATE_INTERVAL_MS) {
@@ -134,6 +132,8 @@ export class Screen {
       this.cameras[i].easeToFlock(seconds, views[i], this.#coveredPixels);
     });
     Camera.shareScale(this.cameras);
+    this.#display.showGridSpacing(computeVisibleSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
+    byId("follow").setAttribute("aria-pressed", this.cameras[0].following);
     this.#scene.draw(frame, ahead, this.cameras, { ...look, commRadius: this.commRadius });
     this.pictureCount += 1;
   }
