@@ -22,8 +22,8 @@ LONG = "Saved, from 1.20 s on, when agents, obstacles or bodies last changed: so
 # What a person reads or presses, each with the numbers of those that it is part of. What is seen of those in the
 # panel is what it has not scrolled away.
 BOXES = """() => {
-  const kinds = "button, select, input, output, label, summary, figure, h1, #titles span, #legend, #notices p,"
-    + " #unseen p, #tools, #transport, #sidebar, #picture, #sidebar header, footer";
+  const kinds = "button, select, input, output, label, summary, figure, h1, .titles span, .legend, #notices p,"
+    + " .unseen p, #tools, #transport, #sidebar, #picture, #sidebar header, footer";
   const seen = (element) => {
     const style = getComputedStyle(element), { width, height } = element.getBoundingClientRect();
     return element.checkVisibility() && style.opacity !== "0" && width > 1 && height > 1
@@ -60,7 +60,7 @@ def check(page: Page, width: int, height: int) -> None:
         across = min(one["right"], other["right"]) - max(one["left"], other["left"])
         down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
         assert min(across, down) < 1, (one["name"], other["name"])
-    for element in ("html", "#sidebar", "#tools", "#transport", "#titles span"):
+    for element in ("html", "#sidebar", "#tools", "#transport", ".titles span"):
         for hidden in page.locator(element).evaluate_all("(all) => all.map((e) => e.scrollWidth - e.clientWidth)"):
             assert hidden <= 1, element
     for element in ("#tools", "#transport"):
@@ -101,7 +101,7 @@ def test_no_elements_overlap(server: Running, open_page: Open, kind: str, width:
         )
         page.evaluate("() => { for (const camera of flockView.screen.cameras) camera.pan(1e5, 0); }")
         page.evaluate("() => flockView.screen.requestRedraw()")
-        page.wait_for_function("() => document.querySelector('#unseen p').checkVisibility()")
+        page.wait_for_function("() => document.querySelector('.unseen p').checkVisibility()")
         page.evaluate("() => flockView.notices.show('Searching for a start …', { action: { text: 'Cancel' } })")
         check(page, width, height)
         leave(page)

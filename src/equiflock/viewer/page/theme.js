@@ -12,7 +12,7 @@ export function bindTheme(screen) {
   const button = byId("theme");
   const other = () => (screen.theme === "dark" ? "light" : "dark");
   const show = () => {
-    screen.theme = readTheme();
+    document.documentElement.dataset.theme = screen.theme = readTheme();
     button.ariaLabel = `Switch to ${other()} theme`;
     button.title = `${button.ariaLabel} (D)`;
   };
