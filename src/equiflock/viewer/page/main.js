@@ -23,6 +23,12 @@ async function copyLink(view) {
   }
 }
 
+/** Switch the orbit technique on or off; without obstacles, show a notice. */
+function toggleOrbit(view) {
+  if (byId("orbit-row").hidden) view.notices.show("No obstacles: draw one with the obstacle tool (3).");
+  else byId("orbit").click();
+}
+
 /** Bind the buttons, checkboxes, sliders and menus outside of the form. */
 function bindButtons(view) {
   const press = {
@@ -74,7 +80,7 @@ function bindKeys(view) {
   const live = {
     s: click("scatter"),
     n: click("another"),
-    o: click("orbit"),
+    o: () => toggleOrbit(view),
     x: click("fail-one"),
     backspace: () => view.actions.clearDisks(),
     2: () => chooseTool(view, "lead"),
