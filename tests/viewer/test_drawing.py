@@ -92,10 +92,10 @@ BOX = {"left": 0, "right": 100, "top": 0, "bottom": 50}
 
 def test_a_curve_leaves_a_logarithmic_plot_below_its_axis(run: Callable[..., Any]) -> None:
     heights = run(
-        "player/plots",
+        "player/plot_axes",
         """
         const values = [100, 10, 1, 0.1, 1e-9, 1e-12, 0, null, NaN];
-        const { y } = m.makeScale(values, m.METRICS[0], given);
+        const { y } = m.makeScale(values, { log: true }, given);
         return values.map((value) => y(value)).map((height) => (Number.isFinite(height) ? height : null));""",
         BOX,
     )
@@ -109,20 +109,16 @@ def test_a_curve_leaves_a_logarithmic_plot_below_its_axis(run: Callable[..., Any
 
 def test_a_curve_is_split_at_missing_values(run: Callable[..., Any]) -> None:
     segments = run(
-        "player/plots", "return m.splitCurve([[0, 1], [1, 2], [2, NaN], [3, NaN], [4, 5], [5, NaN], [6, 7], [7, 8]]);"
+        "player/plot_axes",
+        "return m.splitCurve([[0, 1], [1, 2], [2, NaN], [3, NaN], [4, 5], [5, NaN], [6, 7], [7, 8]]);",
     )
     assert segments == [[[0, 1], [1, 2]], [[4, 5]], [[6, 7], [7, 8]]]
-    assert run("player/plots", "return m.splitCurve([[0, NaN]]);") == []
+    assert run("player/plot_axes", "return m.splitCurve(given);", [[0, None]]) == []
 
 
 def test_an_axis_without_values_has_ticks(run: Callable[..., Any]) -> None:
-    for metric in range(6):
-        assert (
-            len(
-                run("player/plots", "return m.makeScale([0, NaN], m.METRICS[given[0]], given[1]).ticks;", [metric, BOX])
-            )
-            > 1
-        )
+    body = "return [{}, { log: true }, { integer: true }].map((metric) => m.makeScale([0, NaN], metric, given).ticks);"
+    assert all(len(ticks) > 1 for ticks in run("player/plot_axes", body, BOX))
 
 
 def test_zooming_keeps_the_point_under_the_pointer(run: Callable[..., Any]) -> None:

@@ -124,7 +124,7 @@ def test_lost_messages_are_red_and_change_at_every_step(server: Running, open_pa
     page.get_by_label("Communication graph").uncheck()
     slide(page, "packet_loss", "0.5")
     expect(page.get_by_label("Communication graph")).to_be_checked()  # to see what it does
-    expect(page.locator("#lost")).to_be_visible()
+    expect(page.locator(".lost")).to_be_visible()
     page.keyboard.press(".")
     wait_for(page, "panel.lostEdges.length > 50 && view.connection.idle")
     wait_until(lambda: reds(page) > before + 200)
@@ -135,7 +135,7 @@ def test_lost_messages_are_red_and_change_at_every_step(server: Running, open_pa
     slide(page, "packet_loss", "0")
     page.keyboard.press(".")
     wait_for(page, "panel.lostEdges.length === 0 && view.connection.idle")
-    expect(page.locator("#lost")).to_be_hidden()
+    expect(page.locator(".lost")).to_be_hidden()
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
@@ -150,8 +150,8 @@ def test_agents_that_fail_are_grey_until_they_are_repaired(server: Running, open
     page.locator("#scene").focus()
     page.keyboard.press("x")
     wait_for(page, "[...panel.conditions].filter(Boolean).length === 16")
-    expect(page.locator("#failed")).to_have_text("5 silent5 stopped6 drifting")
-    expect(page.locator("#titles")).to_contain_text("40 agents, 16 failed")
+    expect(page.locator(".failed")).to_have_text("5 silent5 stopped6 drifting")
+    expect(page.locator(".titles")).to_contain_text("40 agents, 16 failed")
     page.wait_for_timeout(300)
     image = pixels(page)
     grey = np.abs(image - FAILED[theme]).max(axis=2) < 0.05
@@ -163,7 +163,7 @@ def test_agents_that_fail_are_grey_until_they_are_repaired(server: Running, open
     assert not grey[int(works[1]), int(works[0])]
     page.get_by_role("button", name="Repair all").click()
     wait_for(page, "!panel.conditions.some(Boolean)")
-    expect(page.locator("#failed")).to_be_hidden()
+    expect(page.locator(".failed")).to_be_hidden()
     page.wait_for_timeout(300)
     assert (np.abs(pixels(page) - FAILED[theme]).max(axis=2) < 0.05).sum() < 0.2 * grey.sum()
 
@@ -193,5 +193,5 @@ def test_failed_agents_of_a_saved_flight_are_grey_from_when_they_failed(open_pag
             page.locator("#slider").fill(str(frame))
             wait_for(page, f"view.frame.step === {frame}")
             assert look(page, "[...panel.conditions].filter(Boolean).length") == failed
-        expect(page.locator("#failed")).to_have_text("4 stopped")
+        expect(page.locator(".failed")).to_have_text("4 stopped")
         leave(page)

@@ -71,7 +71,7 @@ def test_another_controller_starts_the_same_flock_again(server: Running, open_pa
     wait_for(page, "view.frame.step === 0")
     assert look(page, "view.state.setting.controller") == "tanner-dynamic"
     assert look(page, "[...panel.positions]") == before
-    expect(page.locator("#titles")).to_contain_text("Tanner, dynamic")
+    expect(page.locator(".titles")).to_contain_text("Tanner, dynamic")
     page.locator("#controller").select_option("tdagnn")
     page.locator("#controller-seed").select_option("3")
     wait_for(page, "view.state.setting.controller === 'tdagnn:3'")
@@ -84,7 +84,7 @@ def test_agents_seed_and_time_step_can_be_chosen(server: Running, open_page: Ope
     page.locator("#agents").fill("75")
     page.locator("#agents").press("Enter")
     wait_for(page, "panel.agents === 75")
-    expect(page.locator("#titles")).to_contain_text("75 agents")
+    expect(page.locator(".titles")).to_contain_text("75 agents")
     page.get_by_role("button", name="next", exact=True).click()
     wait_for(page, "view.state.setting.seed === 1")
     session = the_session(server)

@@ -213,7 +213,7 @@ def test_brushed_agents_are_removed(server: Running, open_page: Open) -> None:
     page.mouse.move(*on_screen(page, "1"), steps=8)
     page.mouse.up()
     wait_for(page, "panel.agents < 39")
-    wait_until(lambda: f"{look(page, 'panel.agents')} agents" in page.locator("#titles").inner_text())
+    wait_until(lambda: f"{look(page, 'panel.agents')} agents" in page.locator(".titles").inner_text())
 
 
 def test_scattering_raises_the_velocity_variance(server: Running, open_page: Open) -> None:

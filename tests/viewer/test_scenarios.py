@@ -55,7 +55,7 @@ def test_scenarios_of_a_plugin_are_in_the_menu_with_inputs_for_their_options(mee
     assert names == [name.capitalize() for name in sorted(ef.scenario_names())]
     page.locator("#scenario").get_by_text("Meeting").click()
     wait_for(page, "view.state.setting.scenario === 'meeting' && panel.disks.length === 6")
-    expect(page.locator("#titles")).to_contain_text("Meeting, 40 agents")
+    expect(page.locator(".titles")).to_contain_text("Meeting, 40 agents")
     page.get_by_text("More settings").click()
     assert page.locator("#options label").all_inner_texts() == ["Groups", "Gap", "Rings"]
     expect(page.locator("#options .row").first).to_have_attribute("title", "How many groups there are.")
@@ -93,13 +93,13 @@ def near(image: np.ndarray, colour: np.ndarray) -> int:
 def test_groups_have_colours_that_the_legend_explains(meeting: Running, open_page: Open) -> None:
     page = open_page(meeting, "#scenario=meeting&trails=0", color_scheme="dark")
     pause(page)
-    expect(page.locator("#groups")).to_have_text("group 0group 1")
-    expect(page.locator("#compass")).to_be_hidden()
+    expect(page.locator(".groups")).to_have_text("group 0group 1")
+    expect(page.locator(".compass")).to_be_hidden()
     assert min(near(pixels(page), colour) for colour in (YELLOW, GREEN)) > 100
     page.evaluate("() => { location.hash = '#scenario=meeting:groups=1&trails=0'; }")
     wait_for(page, "view.state.setting.options.groups === 1 && view.connection.idle")
-    expect(page.locator("#groups")).to_be_hidden()
-    expect(page.locator("#compass")).to_be_visible()
+    expect(page.locator(".groups")).to_be_hidden()
+    expect(page.locator(".compass")).to_be_visible()
 
 
 def test_a_reset_restores_cleared_obstacles_of_the_scenario(meeting: Running, open_page: Open) -> None:

@@ -1,22 +1,26 @@
 /** The legend of lost messages, and the notice that there are too many edges to draw. */
 
-import { byId } from "./player/dom.js";
-
 /** In a smaller flock, a picture without edges means that no agents are within reach of each other. */
 const MIN_AGENTS_FOR_NOTICE = 1000;
 
 /** Tells the user about lost messages and about edges that are not drawn. */
 export class EdgeNotices {
   #notices;
+  #screen;
   #hasNotified = false;
 
-  constructor(notices) {
+  /**
+   * @param {import("./notices.js").Notices} notices
+   * @param {import("./player/screen.js").Screen} screen
+   */
+  constructor(notices, screen) {
     this.#notices = notices;
+    this.#screen = screen;
   }
 
   /** Show the legend of lost messages if edges are drawn and the environment, if known, loses or delays messages. */
   updateLegend(areEdgesShown, environment) {
-    byId("lost").hidden = !areEdgesShown || !(environment?.packet_loss || environment?.delay);
+    this.#screen.showLostLegend(areEdgesShown && Boolean(environment?.packet_loss || environment?.delay));
   }
 
   /** Allow the notice again, for another flight or other display options. */

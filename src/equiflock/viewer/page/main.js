@@ -13,7 +13,7 @@ function chooseTool(view, tool) {
 
 /** Show a theme, "dark" or "light", and remember it in the browser. */
 function changeTheme(view, theme) {
-  view.screen.theme = theme;
+  document.documentElement.dataset.theme = view.screen.theme = theme;
   localStorage.setItem("theme", theme);
 }
 

@@ -35,8 +35,8 @@ export class View {
 
   constructor() {
     this.notices = new Notices(byId("notices"));
-    this.#edgeNotices = new EdgeNotices(this.notices);
-    this.screen = new Screen(byId("scene"));
+    this.screen = new Screen(byId("picture"), byId("plots"), showStatus);
+    this.#edgeNotices = new EdgeNotices(this.notices, this.screen);
     this.clock = new FlightClock();
     this.tools = new Tools(byId("scene"), this);
     this.connection = new Connection({
@@ -326,4 +326,12 @@ export class View {
     this.screen.show(frame, ahead, now, seconds, { edges, trails, highlight: this.tools.highlight });
     if (this.playback && !this.connection.isWaitingFor("seek")) byId("slider").value = frame.step;
   }
+}
+
+/** Show the time, whether the camera follows, and the number of pictures per second. */
+function showStatus({ picture: { frame }, duration, cameras, rate }) {
+  const time = frame.time.toFixed(2);
+  byId("time").textContent = duration === null ? `${time} s` : `${time} / ${duration.toFixed(2)} s`;
+  byId("follow").setAttribute("aria-pressed", cameras[0].following);
+  byId("rate").textContent = rate ? `${rate} fps` : "";
 }

@@ -1,16 +1,24 @@
 /** Titles, legends, metrics and curves of the flocks. */
 
 import { formatControllerName, formatName } from "./names.js";
-import { byId, make } from "./dom.js";
+import { Curves } from "./curves.js";
+import { make } from "./dom.js";
 import { countAgents, countFailed, FAILURES, listGroups } from "./frames.js";
 import { PALETTES } from "./palettes.js";
-import { METRICS, Plot } from "./plots.js";
 
 const TITLE_MARGIN_PX = 8; // css pixels above a title
 
 /** Titles and notes over the panels, the legends, and the plots beside them. */
 export class Display {
-  #plots = METRICS.map((metric, index) => new Plot(byId("plots"), metric, index));
+  #root;
+  #curves;
+  #titles = make("div", { className: "titles", ariaHidden: "true" });
+  #unseen = make("div", { className: "unseen" });
+  #compass = make("div", { className: "compass", title: "The colour of a dart is its heading" });
+  #groups = make("div", { className: "groups", title: "The colour of a dart is its group", hidden: true });
+  #failed = make("div", { className: "failed", title: "Failed agents", hidden: true });
+  #lost = make("div", { className: "lost", title: "Messages that did not arrive", hidden: true }, make("i"), "lost");
+  #scale = make("span", { className: "scale", title: "Distance between grid lines, in communication radii R" });
 
   #flights = [];
   /** Groups and colours in the legend, to detect changes. */
@@ -19,24 +27,37 @@ export class Display {
   #failedLegend = "";
 
   /**
+   * Create the elements above a canvas, as its next siblings, and the plots.
+   * @param {HTMLCanvasElement} canvas
+   * @param {?HTMLElement} plots parent of the plots; null for none
+   */
+  constructor(canvas, plots) {
+    this.#root = canvas.parentElement;
+    const legend = make("div", { className: "legend", ariaHidden: "true" });
+    legend.append(this.#compass, this.#groups, this.#failed, this.#lost, this.#scale);
+    canvas.after(this.#titles, this.#unseen, legend);
+    this.#curves = plots && new Curves(plots);
+  }
+
+  /**
    * Write the titles of the panels, and create their hidden "out of view" texts with a button.
    * @param {{controller: string, scenario: string}[]} flights one for each panel; scenario is "" if unknown
    * @param {function(number): void} showAll called with the panel whose "Show all" button was pressed
    */
   begin(flights, showAll) {
     this.#flights = flights;
-    byId("unseen").replaceChildren(
+    this.#unseen.replaceChildren(
       ...flights.map((_, i) => {
         const button = make("button", { onclick: () => showAll(i) }, "Show all");
         return make("p", { hidden: true }, "All agents are out of view.", button);
       }),
     );
-    byId("titles").replaceChildren(
+    this.#titles.replaceChildren(
       ...flights.map(({ controller }, i) =>
         make("span", { className: `panel-${i}` }, formatControllerName(controller), make("small")),
       ),
     );
-    byId("titles").dataset.panels = flights.length;
+    this.#titles.dataset.panels = flights.length;
   }
 
   /**
@@ -48,49 +69,49 @@ export class Display {
       const left = `${x + width / 2}px`;
       // The style sheet defines the width of the corners.
       const maxWidth = `calc(${width}px - 2 * var(--corner))`;
-      Object.assign(byId("titles").children[i].style, { left, top: `${y + TITLE_MARGIN_PX}px`, maxWidth });
-      Object.assign(byId("unseen").children[i].style, { left, top: `${y + 0.4 * height}px`, maxWidth });
+      Object.assign(this.#titles.children[i].style, { left, top: `${y + TITLE_MARGIN_PX}px`, maxWidth });
+      Object.assign(this.#unseen.children[i].style, { left, top: `${y + 0.4 * height}px`, maxWidth });
     });
   }
 
   /** Hide the "out of view" text of a panel if an agent is visible, and show it otherwise. */
   showVisibility(panel, isVisible) {
-    byId("unseen").children[panel].hidden = isVisible;
+    this.#unseen.children[panel].hidden = isVisible;
+  }
+
+  /** Show or hide the legend of lost messages. */
+  showLostLegend(isShown) {
+    this.#lost.hidden = !isShown;
   }
 
   /** Show the grid spacing, a power of 2 in communication radii, such as 1/4 R. */
   showGridSpacing(radii) {
-    byId("scale").textContent = `grid: ${radii === 1 ? "" : radii < 1 ? `1/${1 / radii} ` : `${radii} `}R`;
+    this.#scale.textContent = `grid: ${radii === 1 ? "" : radii < 1 ? `1/${1 / radii} ` : `${radii} `}R`;
   }
 
   /**
-   * Show time, sizes and metrics of a frame, and draw the curves. The legends of groups and failures are those of the
+   * Show sizes and metrics of a frame, and draw the curves. The legends of groups and failures are those of the
    * first panel.
    * @param {{time: number, panels: object[]}} frame
-   * @param {import("./plots.js").History} history
-   * @param {?number} duration of a saved flight, in seconds; null for a live one
+   * @param {import("./history.js").History} history
    * @param {string} theme "dark" or "light"
    */
-  show({ time, panels }, history, duration, theme) {
+  show({ time, panels }, history, theme) {
     this.#showGroups(listGroups(panels[0]), PALETTES[theme].groups);
     this.#showFailed(countFailed(panels[0]));
-    byId("time").textContent =
-      duration === null ? `${time.toFixed(2)} s` : `${time.toFixed(2)} / ${duration.toFixed(2)} s`;
     panels.forEach((panel, i) => {
       const { scenario } = this.#flights[i];
       const failed = countFailed(panel).reduce((sum, count) => sum + count);
       const agents = `${countAgents(panel).toLocaleString("en")} agents`;
       const size = failed ? `${agents}, ${failed.toLocaleString("en")} failed` : agents;
-      byId("titles").children[i].lastChild.textContent = scenario ? `${formatName(scenario)}, ${size}` : size;
+      this.#titles.children[i].lastChild.textContent = scenario ? `${formatName(scenario)}, ${size}` : size;
     });
-    const style = getComputedStyle(document.documentElement);
-    const [faint, grid, ...series] = ["faint", "line", "first", "second"].map((name) =>
+    const style = getComputedStyle(this.#root);
+    const [ink, faint, grid, ...series] = ["ink", "faint", "line", "first", "second"].map((name) =>
       style.getPropertyValue(`--${name}`).trim(),
     );
-    for (const plot of this.#plots) {
-      plot.showValues(panels);
-      plot.draw(history, time, { faint, grid, series });
-    }
+    const metricValues = panels.map((panel) => panel.metricValues);
+    this.#curves?.show(history, metricValues, time, { ink, faint, grid, series });
   }
 
   /** Update the legend of failed agents if their counts (in the order of FAILURES) changed; hide it if all are 0. */
@@ -98,8 +119,8 @@ export class Display {
     const legend = counts.join();
     if (legend === this.#failedLegend) return;
     this.#failedLegend = legend;
-    byId("failed").hidden = counts.every((count) => count === 0);
-    byId("failed").replaceChildren(
+    this.#failed.hidden = counts.every((count) => count === 0);
+    this.#failed.replaceChildren(
       ...FAILURES.map((kind, k) => [kind, counts[k]])
         .filter(([, count]) => count)
         .map(([kind, count]) => make("span", {}, make("i", { className: kind }), `${count} ${kind}`)),
@@ -112,9 +133,9 @@ export class Display {
     if (legend === this.#groupLegend) return;
     this.#groupLegend = legend;
     const several = groups.length > 1;
-    byId("compass").hidden = several;
-    byId("groups").hidden = !several;
-    byId("groups").replaceChildren(
+    this.#compass.hidden = several;
+    this.#groups.hidden = !several;
+    this.#groups.replaceChildren(
       ...colours.slice(0, groups.length).map((colour, k) => {
         const dot = make("i");
         dot.style.background = colour;

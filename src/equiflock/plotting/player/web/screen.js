@@ -2,8 +2,8 @@
 
 import { Camera } from "./camera.js";
 import { Display } from "./display.js";
-import { byId } from "./dom.js";
-import { History } from "./plots.js";
+import { make } from "./dom.js";
+import { History } from "./history.js";
 import { computeVisibleSpacing, Scene } from "./scene.js";
 
 const METRICS_INTERVAL_MS = 66;
@@ -24,18 +24,30 @@ export class Screen {
   duration = null;
   /** Number of pictures drawn since the page was opened. */
   pictureCount = 0;
-  #display = new Display();
+  /** Pictures drawn per second; 0 while none are. */
+  rate = 0;
+  #display;
   #history = new History();
   #scene;
   #picture = { frame: null, ahead: 0 };
   #lastMetrics = { frame: null, at: 0 };
-  #rate = { at: 0, pictureCount: 0 };
+  #rateSample = { at: 0, pictureCount: 0 };
+  #onUpdate;
   #redrawUntil = 0;
   /** Css pixels above and below the flock that titles and buttons may cover, from the style sheet. */
   #coveredPixels = 0;
 
-  constructor(canvas) {
+  /**
+   * @param {HTMLElement} root parent of the canvas, which is created if there is none, and of titles and legends
+   * @param {?HTMLElement} plots parent of the curves; null for none
+   * @param {function(Screen): void} onUpdate called when metrics or `rate` have been updated
+   * @throws {Error} if WebGL2 is unavailable
+   */
+  constructor(root, plots = null, onUpdate = () => {}) {
+    const canvas = root.querySelector("canvas") ?? root.appendChild(make("canvas", { className: "scene" }));
     this.#scene = new Scene(canvas);
+    this.#display = new Display(canvas, plots);
+    this.#onUpdate = onUpdate;
     canvas.addEventListener("webglcontextrestored", () => this.requestRedraw());
     new ResizeObserver(() => {
       this.#coveredPixels = parseFloat(getComputedStyle(canvas).getPropertyValue("--covered"));
@@ -55,12 +67,13 @@ export class Screen {
     return this.#scene.computeViewports(this.cameras.length);
   }
 
+  /** Colours of the picture, "dark" or "light"; style sheets have those of the other elements. */
   get theme() {
     return this.#scene.theme;
   }
 
   set theme(theme) {
-    document.documentElement.dataset.theme = this.#scene.theme = theme;
+    this.#scene.theme = theme;
     this.requestRedraw();
   }
 
@@ -80,6 +93,11 @@ export class Screen {
       this.requestRedraw();
     });
     this.#display.positionTitles(this.viewports);
+  }
+
+  /** Show or hide the legend of lost messages. */
+  showLostLegend(isShown) {
+    this.#display.showLostLegend(isShown);
   }
 
   /** Add metrics to the curves: metricValues[panel][metric] at a simulated time in seconds. */
@@ -109,19 +127,20 @@ export class Screen {
     }
     if (frame !== this.#lastMetrics.frame && now - this.#lastMetrics.at > METRICS_INTERVAL_MS) {
       this.#lastMetrics = { frame, at: now };
-      this.#display.show(frame, this.#history, this.duration, this.theme);
+      this.#display.show(frame, this.#history, this.theme);
       const views = this.viewports;
       frame.panels.forEach((panel, i) => {
         this.#display.showVisibility(i, this.cameras[i].isFlockVisible(panel, views[i]));
       });
       this.#display.showGridSpacing(computeVisibleSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
-      byId("follow").setAttribute("aria-pressed", this.cameras[0].following);
+      this.#onUpdate(this);
     }
-    if (!this.#rate.at) this.#rate.at = now;
-    if (now - this.#rate.at > RATE_INTERVAL_MS) {
-      const rate = Math.round((1000 * (this.pictureCount - this.#rate.pictureCount)) / (now - this.#rate.at));
-      byId("rate").textContent = rate ? `${rate} fps` : "";
-      this.#rate = { at: now, pictureCount: this.pictureCount };
+    if (!this.#rateSample.at) this.#rateSample.at = now;
+    const elapsed = now - this.#rateSample.at;
+    if (elapsed > RATE_INTERVAL_MS) {
+      this.rate = Math.round((1000 * (this.pictureCount - this.#rateSample.pictureCount)) / elapsed);
+      this.#rateSample = { at: now, pictureCount: this.pictureCount };
+      this.#onUpdate(this);
     }
   }
 
