@@ -17,6 +17,7 @@ from equiflock.controllers import (
     load_module,
     save,
 )
+from equiflock.controllers.explanation import Explanation, explain
 from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
@@ -67,6 +68,7 @@ __all__ = [
     "DoubleIntegrator",
     "Ending",
     "Environment",
+    "Explanation",
     "Failures",
     "FastForward",
     "Flight",
@@ -106,6 +108,7 @@ __all__ = [
     "components",
     "controller",
     "controller_names",
+    "explain",
     "export",
     "feature",
     "feature_names",

@@ -2,10 +2,54 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+
+import equiflock as ef
+from equiflock.plotting.player.frames import FlockPicture, Links, pack_frame
+
+# Four agents in the corners of a square, the last a leader: rows of edges are receiver and sender.
+SQUARE = ef.Flock([[[-1, 1], [1, 1], [1, -1], [-1, -1]]], np.zeros((1, 4, 2)), [[0, 0, 0, ef.Role.LEADER]])
+USED, LOST = [[0, 1], [1, 0], [1, 2], [0, 3]], [[2, 1], [2, 3]]
+
+
+def test_half_a_line_is_drawn_where_messages_arrive_in_one_direction(run: Callable[..., Any]) -> None:
+    links = Links(*(np.array(edges)[np.argsort(np.array(edges)[:, 0], kind="stable")] for edges in (USED, LOST)))
+    frame = pack_frame(0, 0.0, [FlockPicture(SQUARE, None, np.empty((0, 3)), links)])
+    seen = run(
+        "player/scene",
+        """
+        const { readFrame } = await import("/player/frames.js");
+        const frame = readFrame(Uint8Array.from(atob(given), (c) => c.charCodeAt(0)).buffer);
+        const canvas = document.createElement("canvas");
+        canvas.style = "position:fixed; inset:0; width:300px; height:300px";
+        document.body.append(canvas);
+        const scene = new m.Scene(canvas), gl = canvas.getContext("webgl2");
+        scene.draw(frame, 0, [{ x: 0, y: 0, scale: 100 }], { edges: true, trails: false, commRadius: 64 });
+        const colour = (x, y) => {
+          const pixels = new Uint8Array(4 * 25);
+          gl.readPixels(150 + 100 * x - 2, 150 + 100 * y - 2, 5, 5, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
+          const back = pixels.slice(0, 3);
+          let [red, blue] = [0, 0];
+          for (let k = 0; k < 25; k++) {
+            red = Math.max(red, pixels[4 * k] - pixels[4 * k + 2]);
+            blue = Math.max(blue, pixels[4 * k + 2] - back[2]);
+          }
+          return red > 20 ? "lost" : blue > 20 ? "used" : "none";
+        };
+        const spots = [[-0.5, 1], [0.5, 1], [1, 0.5], [1, -0.5], [0.5, -1], [-0.5, -1], [-1, -0.5], [-1, 0.5]];
+        return spots.map(([x, y]) => colour(x, y));""",
+        base64.b64encode(frame).decode(),
+    )
+    top, right, bottom, left = seen[:2], seen[2:4], seen[4:6], seen[6:]
+    assert top == ["used", "used"]  # both receive
+    assert right == ["used", "lost"]  # agent 1 receives, agent 2 lost the message
+    assert bottom == ["lost", "lost"]  # a leader cannot receive, so its line has one colour
+    assert left == ["used", "used"]
 
 
 def test_the_camera_does_not_lag_behind_a_flock_at_constant_velocity(run: Callable[..., Any]) -> None:
@@ -92,10 +136,10 @@ BOX = {"left": 0, "right": 100, "top": 0, "bottom": 50}
 
 def test_a_curve_leaves_a_logarithmic_plot_below_its_axis(run: Callable[..., Any]) -> None:
     heights = run(
-        "player/plots",
+        "player/plot_axes",
         """
         const values = [100, 10, 1, 0.1, 1e-9, 1e-12, 0, null, NaN];
-        const { y } = m.makeScale(values, m.METRICS[0], given);
+        const { y } = m.makeScale(values, { log: true }, given);
         return values.map((value) => y(value)).map((height) => (Number.isFinite(height) ? height : null));""",
         BOX,
     )
@@ -109,20 +153,16 @@ def test_a_curve_leaves_a_logarithmic_plot_below_its_axis(run: Callable[..., Any
 
 def test_a_curve_is_split_at_missing_values(run: Callable[..., Any]) -> None:
     segments = run(
-        "player/plots", "return m.splitCurve([[0, 1], [1, 2], [2, NaN], [3, NaN], [4, 5], [5, NaN], [6, 7], [7, 8]]);"
+        "player/plot_axes",
+        "return m.splitCurve([[0, 1], [1, 2], [2, NaN], [3, NaN], [4, 5], [5, NaN], [6, 7], [7, 8]]);",
     )
     assert segments == [[[0, 1], [1, 2]], [[4, 5]], [[6, 7], [7, 8]]]
-    assert run("player/plots", "return m.splitCurve([[0, NaN]]);") == []
+    assert run("player/plot_axes", "return m.splitCurve(given);", [[0, None]]) == []
 
 
 def test_an_axis_without_values_has_ticks(run: Callable[..., Any]) -> None:
-    for metric in range(6):
-        assert (
-            len(
-                run("player/plots", "return m.makeScale([0, NaN], m.METRICS[given[0]], given[1]).ticks;", [metric, BOX])
-            )
-            > 1
-        )
+    body = "return [{}, { log: true }, { integer: true }].map((metric) => m.makeScale([0, NaN], metric, given).ticks);"
+    assert all(len(ticks) > 1 for ticks in run("player/plot_axes", body, BOX))
 
 
 def test_zooming_keeps_the_point_under_the_pointer(run: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""On a phone, in portrait and landscape, no elements overlap and all are on the screen."""
+"""On phones and desktops no elements overlap, and what should be in sight is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZES = [(320, 568), (390, 844), (568, 320), (844, 390)]
 LONG = "Saved, from 1.20 s on, when agents, obstacles or bodies last changed: somewhere/runs/view/2026-01-02-030405"
 
 # What a person reads or presses, each with the numbers of those that it is part of. What is seen of those in the
-# panel is what it has not scrolled away.
+# sidebar and its settings is what these have not scrolled away, nor the curves cover.
 BOXES = """() => {
   const kinds = "button, select, input, output, label, summary, figure, h1, .titles span, .legend, #notices p,"
     + " .unseen p, #tools, #transport, #sidebar, #picture, #sidebar header, footer";
@@ -30,10 +30,17 @@ BOXES = """() => {
       && !element.closest(".visually-hidden, dialog");
   };
   const elements = [...document.querySelectorAll(kinds)].filter(seen);
-  const sheet = document.getElementById("sidebar"), edge = sheet.getBoundingClientRect();
+  const clips = ["settings", "sidebar"].map((id) => document.getElementById(id));
+  const dock = document.getElementById("plots"), covered = dock.getBoundingClientRect();
+  const isAbove = getComputedStyle(dock).position === "sticky";
   return elements.map((element) => {
     let { left, top, right, bottom } = element.getBoundingClientRect();
-    if (sheet.contains(element)) [top, bottom] = [Math.max(top, edge.top), Math.min(bottom, edge.bottom)];
+    for (const clip of clips.filter((clip) => clip.contains(element) && clip !== element)) {
+      const edge = clip.getBoundingClientRect();
+      [top, bottom] = [Math.max(top, edge.top), Math.min(bottom, edge.bottom)];
+    }
+    if (isAbove && clips[1].contains(element) && clips[1] !== element && !dock.contains(element))
+      top = Math.max(top, covered.bottom);
     const within = elements.flatMap((other, i) => (other !== element && other.contains(element) ? [i] : []));
     return { name: element.id || `${element.tagName} ${element.textContent.trim().slice(0, 20)}`,
              left, top, right, bottom, within };
@@ -145,3 +152,37 @@ def test_a_rotated_phone_shows_the_flock_as_large_as_possible(server: Running, o
         assert bounds["width"] * bounds["height"] > 0.3 * width * height
         inside = page.locator("#scene").evaluate("(canvas) => [canvas.width, canvas.height]")
         assert inside == pytest.approx([bounds["width"], bounds["height"]], abs=1)
+
+
+def test_curves_stay_in_sight_show_their_values_and_enlarge(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#controller=cucker-smale&compare=tanner-dynamic&speed=1")
+    page.locator("#environment-more summary").click()
+    curve = page.get_by_role("slider", name="RMS acceleration")
+    for width, height in ((1440, 900), (1024, 768), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(200)
+        for canvas in page.locator(".plot canvas").all():
+            box = canvas.bounding_box()
+            assert box is not None
+            assert box["height"] > 30
+            assert box["y"] + box["height"] < height
+        inside = curve.evaluate("(canvas) => [canvas.width, canvas.height, canvas.clientWidth, canvas.clientHeight]")
+        assert inside[:2] == pytest.approx(inside[2:], abs=1)
+    page.set_viewport_size({"width": 1024, "height": 768})
+    page.wait_for_function("() => flockView.frame.time > 0.3")
+    page.evaluate("() => flockView.play(false)")
+    page.wait_for_timeout(300)  # the values of the last picture
+    values = page.locator(".plot output b")
+    before = values.all_inner_texts()
+    curve.hover()
+    page.wait_for_function("(before) => document.querySelector('.plot output b').textContent !== before", arg=before[0])
+    assert " at " in str(curve.get_attribute("aria-valuetext"))
+    page.mouse.move(0, 0)
+    assert values.all_inner_texts() == before
+    curve.focus()
+    page.keyboard.press("Home")
+    assert str(curve.get_attribute("aria-valuetext")).endswith("at 0.00 s")
+    page.keyboard.press("Enter")
+    assert curve.evaluate("(canvas) => canvas.clientHeight") > 200
+    page.keyboard.press("Escape")
+    assert curve.evaluate("(canvas) => canvas.clientHeight") < 100

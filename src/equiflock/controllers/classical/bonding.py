@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.cucker_smale import CuckerSmaleBase
@@ -45,6 +46,8 @@ class BondingBase(CuckerSmaleBase):
     """K2, stiffness of the springs, per second squared."""
     half_distance: float = 0.45
     """R0, half the final distance of agents."""
+
+    term_names: ClassVar[tuple[str, ...]] = ("alignment", "brake", "spring")
 
     @property
     def channels(self) -> tuple[Channel, ...]:

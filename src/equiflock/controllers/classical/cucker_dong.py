@@ -18,10 +18,18 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from jaxtyping import Float, Float64
 
 from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.cucker_smale import CuckerSmaleBase
-from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm, sum_over_all_pairs
+from equiflock.controllers.classical.pair_law import (
+    MINIMAL_SENSES,
+    Vector,
+    clamp_norm,
+    clamp_terms,
+    sum_for_agent,
+    sum_over_all_pairs,
+)
 from equiflock.controllers.registry import controller
 from equiflock.features import Channel, Senses, feature
 from equiflock.flock import OBSTACLE, Flock, Observations, Vectors
@@ -61,9 +69,22 @@ class CuckerDong(CuckerSmaleBase):
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
         """Return accelerations (B, N, D) from the flock, zero for all but followers; observations are ignored."""
         sums = sum_over_all_pairs(flock, self.channels)
-        # Lambda over the members of the flock.
-        member = ((flock.roles != OBSTACLE) & ~flock.muted)[..., None]
-        count = np.maximum(member.sum(axis=1, keepdims=True), 1)
-        mean = flock.velocities.sum(axis=1, keepdims=True, where=member) / count
-        disorder = np.sqrt(np.square(flock.velocities - mean).sum(axis=(1, 2), where=member))[:, None, None]
-        return clamp_norm(self.compute_acceleration(sums) + self.repulsion * disorder * sums[:, :, 1], self.clamp)
+        repulsion = self.repulsion * _compute_disorder(flock)[:, None, None] * sums[:, :, 1]
+        return clamp_norm(self.compute_acceleration(sums) + repulsion, self.clamp)
+
+    def compute_terms(
+        self, observation: Float[np.ndarray, "K C D"], flock: Flock | None, agent: int
+    ) -> dict[str, Vector]:
+        """Return alignment and repulsion of a follower, from a flock in a batch of one."""
+        assert flock is not None
+        sums = sum_for_agent(flock, agent, self.channels)
+        repulsion = self.repulsion * _compute_disorder(flock)[0] * sums[0, 0, 1]
+        return clamp_terms({**self.split_acceleration(sums), "repulsion": repulsion}, self.clamp)
+
+
+def _compute_disorder(flock: Flock) -> Float64[np.ndarray, " B"]:
+    """Return Lambda (B,), over the members of each flock."""
+    member = ((flock.roles != OBSTACLE) & ~flock.muted)[..., None]
+    count = np.maximum(member.sum(axis=1, keepdims=True), 1)
+    mean = flock.velocities.sum(axis=1, keepdims=True, where=member) / count
+    return np.asarray(np.sqrt(np.square(flock.velocities - mean).sum(axis=(1, 2), where=member)))

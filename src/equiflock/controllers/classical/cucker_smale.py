@@ -10,6 +10,7 @@ beta > 1/2 only flocks that start close together or with similar velocities do. 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.pair_law import CentralizedLaw, ChannelSums, LocalLaw, PairLaw
@@ -30,6 +31,8 @@ class InfluenceLaw(PairLaw):
 
     strength: float = 10.0
     """Rate of alignment, per second, if all influences were 1."""
+
+    term_names: ClassVar[tuple[str, ...]] = ("alignment",)
 
     def compute_acceleration(self, sums: ChannelSums) -> Vectors:
         """Return - strength times the first channel."""

@@ -27,7 +27,7 @@ from statistics import NormalDist
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 
 from equiflock._runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock._runtime.specs import format_spec
@@ -39,9 +39,16 @@ from equiflock.controllers.classical.formation_patterns import (
     assign_places,
     check_pattern,
 )
-from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm, sum_over_all_pairs
+from equiflock.controllers.classical.pair_law import (
+    MINIMAL_SENSES,
+    Vector,
+    clamp_norm,
+    clamp_terms,
+    sum_for_agent,
+    sum_over_all_pairs,
+)
 from equiflock.controllers.registry import controller
-from equiflock.features import Senses, feature
+from equiflock.features import Channel, Senses, feature
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Observations, Vectors
 
 PullNetwork: TypeAlias = Literal["all", "chain"]
@@ -103,18 +110,41 @@ class Formation(CuckerSmaleSingularBase):
         """Return accelerations (B, N, D) from the flock, zero for all but followers; observations are ignored."""
         channels = self.channels if self.noise == 0.0 else (*self.channels, ("velocity", "mean"))
         sums = sum_over_all_pairs(flock, channels)
-        # x = r - z: all x are equal if the flock is in its pattern.
-        places = assign_places(flock, self.pattern, self.spacing)
-        relative_flock = Flock.view(flock.positions - places, *flock.arrays[1:], comm_radius=flock.comm_radius)
+        relative_flock = self._subtract_places(flock)
         compute_pull = self._compute_pull_all if self.network == "all" else self._compute_pull_chain
         result = self.compute_acceleration(sums) + self.gain * compute_pull(relative_flock)
         if self.noise > 0.0:
             result -= self.noise * self._draw_noise(flock)[:, None, None] * sums[:, :, 1]
         return clamp_norm(result, self.clamp)
 
+    def compute_terms(
+        self, observation: Float[np.ndarray, "K C D"], flock: Flock | None, agent: int
+    ) -> dict[str, Vector]:
+        """Return alignment, pull to the place, and noise, of a follower of a flock in a batch of one."""
+        assert flock is not None
+        sums = sum_for_agent(flock, agent, (*self.channels, ("velocity", "mean")))
+        relative_flock = self._subtract_places(flock)
+        if self.network == "all":
+            pull = -sum_for_agent(relative_flock, agent, self._pull_channels)[0, 0, 0]
+        else:
+            pull = self._compute_pull_chain(relative_flock)[0, agent]
+        terms = {**self.split_acceleration(sums), "pull": self.gain * pull}
+        if self.noise > 0.0:
+            terms["noise"] = -self.noise * self._draw_noise(flock)[0] * sums[0, 0, 1]
+        return clamp_terms(terms, self.clamp)
+
+    def _subtract_places(self, flock: Flock) -> Flock:
+        """Return the flock with x = r - z as positions: all x are equal if the flock is in its pattern."""
+        places = assign_places(flock, self.pattern, self.spacing)
+        return Flock.view(flock.positions - places, *flock.arrays[1:], comm_radius=flock.comm_radius)
+
+    @property
+    def _pull_channels(self) -> tuple[Channel, ...]:
+        return ((format_spec("tether", beta=self.beta), "mean"),)
+
     def _compute_pull_all(self, relative_flock: Flock) -> Vectors:
         """Return (1/N) sum_j phi(|x_ij|^2) (x_j - x_i), zero for all but followers; positions of the flock are x."""
-        return -sum_over_all_pairs(relative_flock, ((format_spec("tether", beta=self.beta), "mean"),))[:, :, 0]
+        return -sum_over_all_pairs(relative_flock, self._pull_channels)[:, :, 0]
 
     def _compute_pull_chain(self, relative_flock: Flock) -> Vectors:
         """Return the sum of phi(|x_ij|^2) (x_j - x_i), without 1/N, over the agents next to i in the chain, in O(N)."""

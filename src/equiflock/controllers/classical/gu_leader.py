@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float, Float64
 
 from equiflock._runtime.checks import InputError, check_count, check_positive, is_finite, shorten_repr
 from equiflock._runtime.specs import format_spec
-from equiflock.controllers.classical.pair_law import ChannelSums, PairLaw, clamp_norm
+from equiflock.controllers.classical.pair_law import ChannelSums, PairLaw, Vector, clamp_norm, clamp_terms
 from equiflock.controllers.registry import controller
 from equiflock.features import Channel, Senses
 from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
@@ -84,6 +84,8 @@ class GuLeader(PairLaw):
         if self.goal is not None:
             object.__setattr__(self, "goal", _parse_point(self.goal))
 
+    term_names: ClassVar[tuple[str, ...]] = ("alignment", "cohesion", "separation")
+
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Means of v_ij, of r_ij and of the separation."""
@@ -104,11 +106,19 @@ class GuLeader(PairLaw):
         if observations.shape != (*flock.shape[:2], self.hops, len(self.channels), flock.shape[2]):
             expected = f"(B, N, {self.hops}, {len(self.channels)}, D) with (B, N, D) = {flock.shape}"
             raise InputError(f"observations must have the shape {expected}, as the flock; got {observations.shape}")
-        sums = observations[:, :, 0].astype(np.float64)
-        # The sum over hops telescopes to r_i minus the estimated centre.
-        sums[:, :, 1] = observations[:, :, :, 1].sum(axis=2, dtype=np.float64)
+        sums = _sum_hops(observations)
         steering = np.where(self.find_informed(flock)[..., None], self.compute_steering(flock), 0.0)
         return clamp_norm(self.compute_acceleration(sums) + steering, self.clamp)
+
+    def compute_terms(
+        self, observation: Float[np.ndarray, "K C D"], flock: Flock | None, agent: int
+    ) -> dict[str, Vector]:
+        """Return alignment, cohesion and separation of a follower, and its steering if it is informed."""
+        assert flock is not None
+        terms = self.split_acceleration(_sum_hops(observation[None, None]))
+        if self.find_informed(flock)[0, agent]:
+            terms["steering"] = self.compute_steering(flock)[0, agent]
+        return clamp_terms(terms, self.clamp)
 
     def compute_steering(self, flock: Flock) -> Vectors:
         """Return the steering u (B, N, D) of all agents, as if all were informed."""
@@ -134,6 +144,14 @@ class GuLeader(PairLaw):
         count = np.maximum(INFORMED_SHARE * followers.sum(axis=1, keepdims=True), 1.0)
         first = followers & (followers.cumsum(axis=1) <= count)
         return np.asarray(np.where(group.any(axis=1, keepdims=True), group, first))
+
+
+def _sum_hops(observations: Observations) -> ChannelSums:
+    """Return the sums (B, N, C, D) of the law: hop 1, but positions over all hops, r_i minus the estimated centre."""
+    sums = observations[:, :, 0].astype(np.float64)
+    # The sum over hops telescopes.
+    sums[:, :, 1] = observations[:, :, :, 1].sum(axis=2, dtype=np.float64)
+    return sums
 
 
 def _parse_point(goal: Goal) -> tuple[float, ...]:

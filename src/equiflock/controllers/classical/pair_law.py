@@ -13,13 +13,13 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 
 from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError, NumericRangeError, check_nonnegative, check_positive, is_finite
 from equiflock._runtime.jit import Array, Index, kernel
 from equiflock.features import Channel, Senses
-from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Observations, Vectors
+from equiflock.flock import FOLLOWER, LEADER, OBSTACLE, Flock, Observations, Vectors
 from equiflock.observations.feature_weights import (
     AMONG_ALL,
     AMONG_COLUMN,
@@ -137,6 +137,8 @@ def add_all_pairs(
 
 
 ChannelSums = Float64[np.ndarray, "B N C D"]
+Vector = Float64[np.ndarray, " D"]
+"""A term of one agent's acceleration."""
 MINIMAL_SENSES = Senses((("velocity", "mean"),))
 """Observations of a centralized law, which computes its sums from the flock: the fewest possible."""
 DEFAULT_CLAMP = 100.0
@@ -165,7 +167,19 @@ class PairLaw(ABC):
 
     @abstractmethod
     def compute_acceleration(self, sums: ChannelSums) -> Vectors:
-        """Return accelerations (B, N, D) from the sums of all channels (B, N, C, D), before the clamp."""
+        """Return accelerations (B, N, D), linear in the sums of all channels (B, N, C, D), before the clamp."""
+
+    term_names: ClassVar[tuple[str, ...]]
+    """Name of the term of each channel, such as "alignment"."""
+
+    def split_acceleration(self, sums: ChannelSums) -> dict[str, Vector]:
+        """Return the terms (D,) of one agent from its sums (1, 1, C, D): the law with all other channels at zero."""
+        terms = {}
+        for c, name in enumerate(self.term_names):
+            alone = np.zeros_like(sums)
+            alone[:, :, c] = sums[:, :, c]
+            terms[name] = self.compute_acceleration(alone)[0, 0]
+        return terms
 
 
 class CentralizedLaw(PairLaw):
@@ -177,6 +191,13 @@ class CentralizedLaw(PairLaw):
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
         """Return accelerations (B, N, D) from the flock, zero for all but followers; observations are ignored."""
         return clamp_norm(self.compute_acceleration(sum_over_all_pairs(flock, self.channels)), self.clamp)
+
+    def compute_terms(
+        self, observation: Float[np.ndarray, "K C D"], flock: Flock | None, agent: int
+    ) -> dict[str, Vector]:
+        """Return the terms of a follower's acceleration, one per channel, from a flock in a batch of one."""
+        assert flock is not None
+        return clamp_terms(self.split_acceleration(sum_for_agent(flock, agent, self.channels)), self.clamp)
 
 
 class LocalLaw(PairLaw):
@@ -193,6 +214,31 @@ class LocalLaw(PairLaw):
         if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] != width:
             raise InputError(f"observations must have the shape (B, N, 1, {width}, D); got {observations.shape}")
         return clamp_norm(self.compute_acceleration(observations[:, :, 0].astype(np.float64)), self.clamp)
+
+    def compute_terms(
+        self, observation: Float[np.ndarray, "K C D"], flock: Flock | None, agent: int
+    ) -> dict[str, Vector]:
+        """Return the terms of a follower's acceleration, one per channel."""
+        return clamp_terms(self.split_acceleration(observation[None, :1].astype(np.float64)), self.clamp)
+
+
+def sum_for_agent(
+    flock: Flock, agent: int, channels: tuple[Channel, ...], *, exclusion_radius: float = -1.0
+) -> ChannelSums:
+    """Return the sums (1, 1, C, D) of one follower of a single flock, as `sum_over_all_pairs`, in O(N) time."""
+    # Leaders contribute as followers do, and have no sums.
+    roles = np.where(flock.roles == OBSTACLE, flock.roles, np.int8(LEADER))
+    roles[0, agent] = FOLLOWER
+    arrays = flock.arrays._replace(roles=roles)
+    alone = Flock.view(*arrays, comm_radius=flock.comm_radius)
+    return sum_over_all_pairs(alone, channels, exclusion_radius=exclusion_radius)[:, agent : agent + 1]
+
+
+def clamp_terms(terms: dict[str, Vector], clamp: float | None) -> dict[str, Vector]:
+    """Return the terms (D,), scaled by one factor such that the norm of their sum is at most `clamp`."""
+    total = np.sum(list(terms.values()), axis=0)
+    factor = 1.0 if clamp is None else clamp / max(float(np.linalg.norm(total)), clamp)
+    return {name: np.asarray(factor * vector) for name, vector in terms.items()}
 
 
 def clamp_norm(accelerations: Vectors, clamp: float | None) -> Vectors:

@@ -11,6 +11,7 @@ implementation.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from equiflock._runtime.specs import format_spec
 from equiflock.controllers.classical.pair_law import ChannelSums, LocalLaw
@@ -38,6 +39,8 @@ class Reynolds(LocalLaw):
     """Gain of the repulsion from agents that are closer than `distance`."""
     distance: float = 0.6
     """Distance below which agents repel each other."""
+
+    term_names: ClassVar[tuple[str, ...]] = ("alignment", "cohesion", "separation")
 
     @property
     def channels(self) -> tuple[Channel, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -43,6 +44,8 @@ class SegregationBase(PairLaw):
     """Preferred distance of agents of different groups; they segregate if it exceeds `within`."""
     unit: float = 0.1
     """Unit of length of the potential, below which agents repel each other strongly; 1 in the paper."""
+
+    term_names: ClassVar[tuple[str, ...]] = ("alignment", "own group", "other groups")
 
     @property
     def channels(self) -> tuple[Channel, ...]:

@@ -20,13 +20,20 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
+from jaxtyping import Float
 
 from equiflock._runtime import threads
 from equiflock._runtime.checks import InputError, check_choice, check_nonnegative, check_positive, shorten_repr
 from equiflock._runtime.jit import Array, Index, kernel
 from equiflock._runtime.memory import as_read_only
 from equiflock._runtime.specs import format_spec
-from equiflock.controllers.classical.pair_law import DEFAULT_CLAMP, sum_over_all_pairs
+from equiflock.controllers.classical.pair_law import (
+    DEFAULT_CLAMP,
+    Vector,
+    clamp_terms,
+    sum_for_agent,
+    sum_over_all_pairs,
+)
 from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.controllers.registry import controller
 from equiflock.features import PAPER_FEATURES, Channel, Senses, Topology, feature, find_feature, paper_senses
@@ -111,6 +118,35 @@ class TannerLaw:
                 f"potential must be a feature weight(|r|^2) of positions; {self.potential!r} uses velocities"
             )
 
+    def compute_terms(
+        self, observation: Float[np.ndarray, "K C D"], flock: Flock | None, agent: int
+    ) -> dict[str, Vector]:
+        """Return alignment, the parts of the potential, and the brake "hold" if there is one, of one follower."""
+        sums, args = observation[0].astype(np.float64), self.tanner_args
+        terms = {"alignment": self._compute_alignment(sums[0], flock, agent)}
+        if args.has_own_potential:
+            terms["potential"] = -args.potential_gain * sums[1]
+        else:
+            terms["repulsion"] = 2.0 * args.potential_gain * args.attraction_squared * sums[1]
+            terms["attraction"] = -2.0 * args.potential_gain * sums[2]
+        if args.hold > 0.0:
+            terms["hold"] = -args.hold * sums[-1]
+        terms |= self._compute_far_terms(flock, agent)
+        if not args.clamps_entries:
+            return clamp_terms(terms, self.clamp)
+        # One factor for each entry.
+        total = np.abs(np.sum(list(terms.values()), axis=0))
+        factors = np.minimum(1.0, args.clamp / np.maximum(total, np.finfo(float).tiny))
+        return {name: factors * vector for name, vector in terms.items()}
+
+    def _compute_alignment(self, velocity_sum: Vector, flock: Flock | None, agent: int) -> Vector:
+        """Return - sum_j v_ij of one agent; `velocity_sum` is its observation."""
+        return -velocity_sum
+
+    def _compute_far_terms(self, flock: Flock | None, agent: int) -> dict[str, Vector]:
+        """Return the terms over agents beyond R: none."""
+        return {}
+
     @property
     def senses(self) -> Senses:
         """One hop of sums: the paper's three features, or velocity and the potential."""
@@ -191,14 +227,40 @@ class Tanner(TannerLaw):
         # Distant agents attract each other by 2 / |r|, which decays too slowly to neglect any pair.
         far_gradients = EMPTY
         if not self.cut_off:
-            channels: tuple[Channel, ...] = ((format_spec(TANNER_POTENTIAL, distance=self.attraction), "sum"),)
-            sums = sum_over_all_pairs(flock, channels, exclusion_radius=flock.comm_radius)
+            sums = sum_over_all_pairs(flock, self._far_channels, exclusion_radius=flock.comm_radius)
             far_gradients = as_read_only(sums[:, :, 0])
         # Muted agents are excluded from the velocity sum, as obstacle agents are.
         roles = flock.roles
         if not flock.all_working:
             roles = as_read_only(np.where(flock.muted, np.int8(OBSTACLE), roles))
         return _compute_accelerations(flock.velocities, roles, far_gradients, observations, self.tanner_args)
+
+    def _compute_alignment(self, velocity_sum: Vector, flock: Flock | None, agent: int) -> Vector:
+        """Return the alignment of one agent with the flock, or with its leaders; the observed sum is not used."""
+        assert flock is not None
+        args, roles = self.tanner_args, np.where(flock.muted, np.int8(OBSTACLE), flock.roles)[0]
+        members, leaders = roles != OBSTACLE, roles == LEADER
+        count, aims = np.count_nonzero(members), leaders if args.aims_at_leaders and leaders.any() else members
+        if count == 0:
+            return np.zeros(flock.shape[2])
+        error = flock.velocities[0, aims].mean(axis=0) - flock.velocities[0, agent]
+        gain = args.velocity_gain if args.velocity_gain > 0.0 else float(count)
+        if args.soft_speed > 0.0:
+            speed = float(np.linalg.norm(error))
+            gain *= speed / (speed + args.soft_speed)
+        return np.asarray(gain * error)
+
+    def _compute_far_terms(self, flock: Flock | None, agent: int) -> dict[str, Vector]:
+        """Return the potential over agents beyond R, if it is not cut off."""
+        if self.cut_off:
+            return {}
+        assert flock is not None
+        sums = sum_for_agent(flock, agent, self._far_channels, exclusion_radius=flock.comm_radius)
+        return {"potential beyond R": -self.potential_gain * sums[0, 0, 0]}
+
+    @property
+    def _far_channels(self) -> tuple[Channel, ...]:
+        return ((format_spec(TANNER_POTENTIAL, distance=self.attraction), "sum"),)
 
     def scale_output(self, factor: float) -> Tanner:
         """Return the law with all accelerations multiplied by a factor, which is multiplied into gains and clamp."""

@@ -1,17 +1,17 @@
 /** Titles, legends, metrics and curves of the flocks. */
 
 import { formatControllerName, formatName } from "./names.js";
+import { Curves } from "./curves.js";
 import { make } from "./dom.js";
 import { countAgents, countFailed, FAILURES, listGroups } from "./frames.js";
 import { PALETTES } from "./palettes.js";
-import { METRICS, Plot } from "./plots.js";
 
 const TITLE_MARGIN_PX = 8; // css pixels above a title
 
 /** Titles and notes over the panels, the legends, and the plots beside them. */
 export class Display {
   #root;
-  #plots;
+  #curves;
   #titles = make("div", { className: "titles", ariaHidden: "true" });
   #unseen = make("div", { className: "unseen" });
   #compass = make("div", { className: "compass", title: "The colour of a dart is its heading" });
@@ -36,7 +36,7 @@ export class Display {
     const legend = make("div", { className: "legend", ariaHidden: "true" });
     legend.append(this.#compass, this.#groups, this.#failed, this.#lost, this.#scale);
     canvas.after(this.#titles, this.#unseen, legend);
-    this.#plots = plots ? METRICS.map((metric, index) => new Plot(plots, metric, index)) : [];
+    this.#curves = plots && new Curves(plots);
   }
 
   /**
@@ -93,7 +93,7 @@ export class Display {
    * Show sizes and metrics of a frame, and draw the curves. The legends of groups and failures are those of the
    * first panel.
    * @param {{time: number, panels: object[]}} frame
-   * @param {import("./plots.js").History} history
+   * @param {import("./history.js").History} history
    * @param {string} theme "dark" or "light"
    */
   show({ time, panels }, history, theme) {
@@ -107,13 +107,11 @@ export class Display {
       this.#titles.children[i].lastChild.textContent = scenario ? `${formatName(scenario)}, ${size}` : size;
     });
     const style = getComputedStyle(this.#root);
-    const [faint, grid, ...series] = ["faint", "line", "first", "second"].map((name) =>
+    const [ink, faint, grid, ...series] = ["ink", "faint", "line", "first", "second"].map((name) =>
       style.getPropertyValue(`--${name}`).trim(),
     );
-    for (const plot of this.#plots) {
-      plot.showValues(panels);
-      plot.draw(history, time, { faint, grid, series });
-    }
+    const metricValues = panels.map((panel) => panel.metricValues);
+    this.#curves?.show(history, metricValues, time, { ink, faint, grid, series });
   }
 
   /** Update the legend of failed agents if their counts (in the order of FAILURES) changed; hide it if all are 0. */

@@ -22,7 +22,8 @@ export function formatControllerName(name) {
   const [, head, options] = name.match(/^([\w-]+)(?::(.*))?$/) ?? [];
   if (!head) return name.split("/").at(-1); // a file
   const [, network, training] = (head in DISPLAY_NAMES ? null : head.match(TRAINING)) ?? [];
-  const displayName = DISPLAY_NAMES[head] ?? (network ? `${DISPLAY_NAMES[network]}, ${training}` : capitalizeName(head));
+  const displayName =
+    DISPLAY_NAMES[head] ?? (network ? `${DISPLAY_NAMES[network]}, ${training}` : capitalizeName(head));
   if (!options) return displayName;
   const details = /^\d+$/.test(options) ? `seed ${options}` : options.replaceAll(":", ", ").replaceAll("=", " ");
   return `${displayName}, ${details}`;

@@ -3,7 +3,7 @@
 import { Camera } from "./camera.js";
 import { Display } from "./display.js";
 import { make } from "./dom.js";
-import { History } from "./plots.js";
+import { History } from "./history.js";
 import { computeVisibleSpacing, Scene } from "./scene.js";
 
 const METRICS_INTERVAL_MS = 66;
