@@ -63,7 +63,7 @@ class Playback:
         flock = run.flock(frame)
         # Half a step allows for the rounding of times.
         in_flight = run.times < (int(run.steps[0]) - 0.5) * run.time_step
-        last_command = min(np.count_nonzero(in_flight), len(run.accelerations)) - 1
+        last_command = min(int(np.count_nonzero(in_flight)), len(run.accelerations)) - 1
         accelerations = run.accelerations[min(frame, last_command)] if last_command >= 0 else None
         held = _compute_held_accelerations(run, frame) if frame < len(run.accelerations) else np.zeros(flock.shape)
         # Lost messages are not saved: show all links within the communication radius.
