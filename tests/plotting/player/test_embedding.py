@@ -60,7 +60,7 @@ def test_a_long_flight_is_thinned_evenly_and_agents_reach_the_next_frame() -> No
 
 def test_large_flights_lose_frames_then_links_then_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     run = fly(agents=60, duration=0.5)
-    for limit, fewest, links in ((10**6, 51, True), (100_000, 20, True), (70_000, 20, False)):
+    for limit, fewest, links in ((10**6, 51, True), (70_000, 20, True), (40_000, 20, False)):
         monkeypatch.setattr(embedding, "MAX_FRAME_BYTES", limit)
         content, frames = unpack(embed_flights([run]))
         assert fewest <= len(frames) <= 51
