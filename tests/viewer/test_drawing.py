@@ -141,8 +141,8 @@ def test_the_camera_shows_a_tight_flock_and_what_is_near_or_ahead_of_it(run: Cal
           const camera = new m.Camera(1), velocities = new Float32Array(18).map((_, i) => 1 - (i % 2));
           const positions = new Float32Array(18).map((_, i) => radius * (i % 2 ? Math.sin : Math.cos)(i >> 1));
           const panel = {
-            origin: [50, 70], positions, velocities, accelerations: new Float32Array(18), disks: new Float32Array(disks),
-            roles: new Uint8Array(9), conditions: new Uint8Array(9),
+            origin: [50, 70], positions, velocities, accelerations: new Float32Array(18),
+            disks: new Float32Array(disks), roles: new Uint8Array(9), conditions: new Uint8Array(9),
           };
           camera.trackFlock(panel, 0, landmarks);
           camera.easeToFlock(1, viewport);
