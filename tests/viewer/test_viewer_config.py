@@ -134,10 +134,10 @@ def test_options_are_numbers_booleans_and_choices_with_defaults_and_help(own_reg
     (entry,) = (each for each in list_scenarios(("agents",)) if each["name"] == "parade")
     assert entry["help"] == "Agents in rows."
     assert entry["options"] == [
-        {"name": "rows", "kind": "integer", "default": 3, "choices": [], "help": "How many rows there are."},
-        {"name": "gap", "kind": "number", "default": 1.0, "choices": [], "help": ""},
-        {"name": "marching", "kind": "boolean", "default": True, "choices": [], "help": "Whether they march."},
-        {"name": "drum", "kind": "choice", "default": "soft", "choices": ["hard", "soft"], "help": ""},
+        {"name": "rows", "kind": "integer", "default": 3, "choices": [], "safe_pattern": "", "help": "How many rows there are."},
+        {"name": "gap", "kind": "number", "default": 1.0, "choices": [], "safe_pattern": "", "help": ""},
+        {"name": "marching", "kind": "boolean", "default": True, "choices": [], "safe_pattern": "", "help": "Whether they march."},
+        {"name": "drum", "kind": "choice", "default": "soft", "choices": ["hard", "soft"], "safe_pattern": "", "help": ""},
     ]
 
 
@@ -147,7 +147,7 @@ def test_a_class_without_docstrings_or_source_has_no_help(own_registry: None) ->
     scenario("bare")(names["Bare"])  # type: ignore[type-var]
     (entry,) = (each for each in list_scenarios(()) if each["name"] == "bare")
     assert entry["help"] == ""
-    assert entry["options"] == [{"name": "gap", "kind": "number", "default": 2.0, "choices": [], "help": ""}]
+    assert entry["options"] == [{"name": "gap", "kind": "number", "default": 2.0, "choices": [], "safe_pattern": "", "help": ""}]
 
 
 def law(name: str) -> dict[str, Any]:

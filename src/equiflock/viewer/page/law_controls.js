@@ -1,9 +1,8 @@
 /** Controls for the options of a law, which take effect in flight. */
 
 import { byId, make } from "./player/dom.js";
-import { makeMenu, makeRow, makeSlider, makeSliderRow } from "./form_rows.js";
+import { makeChoiceInput, makeRow, makeSlider, makeSliderRow, setInputValue } from "./form_rows.js";
 import { formatName } from "./player/names.js";
-import { setInputValue } from "./scenario_menu.js";
 
 /** A slider ends at this multiple of the default. */
 const DEFAULT_MULTIPLE = 4;
@@ -40,8 +39,8 @@ export class LawControls {
 
   /**
    * @param {string} id id of the menu that selects the controller
-   * @param {object[]} laws each with name, help and options: {name, kind, default, help, choices, may_be_none,
-   *   must_be_positive}
+   * @param {object[]} laws each with name, help and options: {name, kind, default, help, choices, safe_pattern,
+   *   may_be_none, must_be_positive}
    * @param {function(object): void} onChange called with all options that differ from their defaults, repeatedly while
    *   a slider is dragged; {} if the user restores the defaults
    */
@@ -86,11 +85,15 @@ export class LawControls {
 
   /** Return the row of an option: a checkbox, a menu, or a slider with a number box. */
   #makeRow(option) {
-    const { name, kind, help, choices, may_be_none } = option;
+    const { name, kind, help, choices, safe_pattern, may_be_none } = option;
     const id = this.#idOf(name);
-    if (kind === "boolean" || kind === "choice") {
-      const input = kind === "boolean" ? make("input", { id, type: "checkbox" }) : makeMenu(id, choices);
-      input.onchange = () => this.#choose(option, kind === "boolean" ? input.checked : input.value);
+    if (kind === "choice") {
+      const input = makeChoiceInput(id, choices, safe_pattern, (word) => this.#choose(option, word));
+      return makeRow(id, formatName(name), help, input);
+    }
+    if (kind === "boolean") {
+      const input = make("input", { id, type: "checkbox" });
+      input.onchange = () => this.#choose(option, input.checked);
       return makeRow(id, formatName(name), help, input);
     }
     const box = make("input", { id, type: "number", step: kind === "integer" ? 1 : "any", required: !may_be_none });
