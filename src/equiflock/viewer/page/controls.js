@@ -78,7 +78,7 @@ export class Controls {
       fillSelect(byId(`${id}-seed`), [["", seeds.map((each) => [String(each), `seed ${each}`])]]);
       byId(`${id}-seed`).value = seed ?? "0";
       byId(`${id}-seed`).hidden = seeds.length < 2;
-      this.laws[panel].show(setting[id], setting[`${id}_options`]);
+      this.laws[panel].show(setting[id], setting[`${id}_options`], shared);
       const offer = this.suitable.makeOffer(setting.scenario, setting[id]);
       showOffer(byId(`${id}-offer`), offer, (controller) => this.#choose(id, controller));
     });

@@ -23,7 +23,14 @@ export function makeChoiceInput(id, words, pattern, onChoose) {
   menu.onchange = () => onChoose(menu.value);
   if (!pattern) return menu;
   menu.append(new Option("word …", OTHER_WORD));
-  const box = make("input", { type: "text", pattern, required: true, hidden: true, autocomplete: "off" });
+  const box = make("input", {
+    id: `${id}-word`,
+    type: "text",
+    pattern,
+    required: true,
+    hidden: true,
+    autocomplete: "off",
+  });
   Object.assign(box, { ariaLabel: "Word", placeholder: "WORD", spellcheck: false, maxLength: MAX_WORD_LENGTH });
   box.autocapitalize = "characters";
   box.oninput = () => {

@@ -51,8 +51,11 @@ export class LawControls {
     byId(`${id}-defaults`).onclick = () => onChange({});
   }
 
-  /** Show the values of a law's options (those not given: defaults); hide the controls if it has none or is no law. */
-  show(name, options) {
+  /**
+   * Show the values of a law's options (those not given: defaults), first those with a name in `shared`; hide the
+   * controls if it has none or is no law.
+   */
+  show(name, options, shared = []) {
     const law = this.#laws.find((each) => each.name === name);
     const offered = law?.options ?? [];
     byId(`${this.#id}-law`).hidden = !offered.length;
@@ -63,8 +66,10 @@ export class LawControls {
     this.#shownName = name;
     this.#options = { ...options };
     byId(`${this.#id}-defaults`).hidden = !Object.keys(options).length;
-    for (const option of offered)
+    for (const option of offered) {
       this.#showValue(option, option.name in options ? options[option.name] : option.default);
+      byId(this.#idOf(option.name)).closest(".row").classList.toggle("shared", shared.includes(option.name));
+    }
   }
 
   /** Show the value of an option; null, for none, is an empty box and the right end of the slider. */
