@@ -35,7 +35,7 @@ export class Controls {
     this.#welcome = welcome;
     this.#onChange = onChange;
     this.environment = new EnvironmentControls(welcome.bodies, onEnvironment);
-    this.laws = MENUS.map((id, panel) => new LawControls(id, welcome.laws, (options) => onLaw(panel, options)));
+    this.laws = MENUS.map((id, panel) => new LawControls(id, welcome, (options) => onLaw(panel, options)));
     for (const id of MENUS)
       byId(id).onchange = byId(`${id}-seed`).onchange = () => this.#choose(id, this.#readController(id));
     this.scenarios = new ScenarioMenu(
