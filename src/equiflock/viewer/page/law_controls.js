@@ -54,8 +54,8 @@ export class LawControls {
   }
 
   /**
-   * Show what a controller is, and the values of a law's options (those not given: defaults), first those with a name in `shared`; hide the
-   * controls if it has none or is no law.
+   * Show what a controller is, and the values of a law's options (those not given: defaults), first those with a name
+   * in `shared`.
    */
   show(name, options, shared = []) {
     const law = this.#laws.find((each) => each.name === name);
