@@ -176,8 +176,9 @@ class Session:
                 return self._drop_flight(str(error))
         elif isinstance(request, protocol.Action) and isinstance(current, LiveSimulation):
             request.apply(current)
-            has_warning = isinstance(request, protocol.ChangeLaw) and current.warning is not None
-            return {"event": "done", **({"warning": current.warning} if has_warning else {})}
+            if isinstance(request, protocol.ChangeLaw):
+                return {"event": "done", **current.describe_options()}
+            return {"event": "done"}
         elif isinstance(request, protocol.Save) and isinstance(current, LiveSimulation):
             if self._save_job is not None and not self._save_job.future.done():
                 raise InputError("a flight is being saved: wait until it is done")

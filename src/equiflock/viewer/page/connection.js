@@ -54,7 +54,7 @@ export class Connection {
   /**
    * Queue a request; while disconnected, ignore it.
    * @param {object} request
-   * @param {function(): void} then called if the answer is "done", before `handlers.answer`; not for frames and
+   * @param {function(object): void} then called with the answer if it is "done", before `handlers.answer`; not for frames and
    *   refusals
    */
   ask(request, then = () => {}) {
@@ -136,7 +136,7 @@ export class Connection {
       return;
     }
     const { request, then } = this.#unanswered.shift();
-    if (message.event === "done") then();
+    if (message.event === "done") then(message);
     if (message.event) this.handlers.answer(request, message);
     else this.handlers.frame(message);
   }

@@ -130,7 +130,7 @@ function returnFocus(view) {
   addEventListener("click", returnAfter("button"));
   addEventListener("change", returnAfter("select, input:not([type=number])"));
   addEventListener("keydown", ({ key, target }) => {
-    if (!["Enter", "Escape"].includes(key) || !target.matches("input[type=number]")) return;
+    if (!["Enter", "Escape"].includes(key) || !target.matches("input:is([type=number], [type=text])")) return;
     if (key === "Escape") view.showSetting(); // discards the input
     byId("scene").focus({ preventScroll: true }); // which fires the change event of the box
   });

@@ -177,7 +177,9 @@ export class View {
    */
   readAddress() {
     if (!this.#welcome || (this.frame && location.hash === this.#lastAddress)) return;
-    const { setting, look, flock } = readAddress(location.hash, this.#welcome.setting);
+    const { setting, look, flock } = readAddress(location.hash, this.#welcome.setting, (scenario) =>
+      this.controls.suitable.chooseFor(scenario),
+    );
     this.changeLook(look);
     if (this.playback) this.chooseFlock(flock);
     else this.restartWith(setting);

@@ -77,6 +77,16 @@ export class Screen {
     this.requestRedraw();
   }
 
+  /** Give the WebGL context back, of which a browser has few; nothing is drawn until `restore`. */
+  release() {
+    this.#scene.release();
+  }
+
+  /** Take a WebGL context again after `release`. */
+  restore() {
+    this.#scene.restore();
+  }
+
   /**
    * Prepare to show another flight: new cameras and titles, no trails or curves. `show` draws the first picture.
    * @param {{controller: string, scenario: string}[]} flights one for each panel
