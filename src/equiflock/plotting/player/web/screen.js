@@ -132,7 +132,6 @@ export class Screen {
       frame.panels.forEach((panel, i) => {
         this.#display.showVisibility(i, this.cameras[i].isFlockVisible(panel, views[i]));
       });
-      this.#display.showGridSpacing(computeVisibleSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
       this.#onUpdate(this);
     }
     if (!this.#rateSample.at) this.#rateSample.at = now;
@@ -153,6 +152,7 @@ export class Screen {
       this.cameras[i].easeToFlock(seconds, views[i], this.#coveredPixels);
     });
     Camera.shareScale(this.cameras);
+    this.#display.showGridSpacing(computeVisibleSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
     this.#scene.draw(frame, ahead, this.cameras, { ...look, commRadius: this.commRadius });
     this.pictureCount += 1;
   }
