@@ -5,8 +5,7 @@
 The server is `equiflock view` in a separate process, as for a user. Without a graphics card the browser renders in
 software. The page plays at 1x (one simulated second per second). Of several rounds the best counts. On a busy machine
 look at the processor time: that of the server for a frame, with the steps before it, and that of the browser for a
-picture. With a baseline, another checkout of equiflock is measured in turn, and each value is followed by its ratio to the
-baseline's.
+picture. With a baseline, another checkout of equiflock is measured in turn, and ratios to it follow the values.
 """
 
 from __future__ import annotations
