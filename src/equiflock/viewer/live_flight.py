@@ -113,7 +113,7 @@ class LiveFlight:
         flight_options: dict[str, Any] = {"orbit": orbit, "obstacles": scenario.obstacles, "environment": environment}
         self.flight = flight(start, controller, time_step=time_step, **flight_options)
         self.sensing = cast(DelayedAggregation, self.flight.sensing)
-        self.environment, self.options, self._controller = environment, options, controller
+        self.environment, self.options, self.controller = environment, options, controller
         self.advance()
         self._start_recording()
 
@@ -157,7 +157,7 @@ class LiveFlight:
         if environment.radio != self.sensing.radio:
             self.sensing.radio, self._has_received = environment.radio, False
             # The gain of a controller depends on the latency of its messages.
-            change_controller(self.flight, self._controller)
+            change_controller(self.flight, self.controller)
         if environment.body != self.flight.body:
             self.flight.body = environment.body
         # All frames of a recording have the same body state arrays.
@@ -184,7 +184,7 @@ class LiveFlight:
             raise InputError(f"the controller cannot fly this flock: {type(error).__name__}: {error}") from None
         message_buffer = self.sensing.message_buffer
         change_controller(self.flight, controller)
-        self._controller = controller
+        self.controller = controller
         self._has_received = self._has_received and self.sensing.message_buffer is message_buffer
         self.options = options
         self.law_history.append((self.step, options))
