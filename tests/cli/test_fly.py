@@ -104,7 +104,7 @@ def test_help_has_the_options_of_drones(capsys: pytest.CaptureFixture[str]) -> N
         (("--controller", "starling:time_scale=9"), "is not scaled to metres"),
         (("--controller", "starling:comm_radius=1:time_scale=9"), "must be that of the drones, 5 m"),
         (("--min-separation", "0.01"), "min_separation must be at least 0.3 m; got 0.01"),
-        (("--film", "film.txt"), "must end in .mp4 or .gif"),
+        (("--film", "film.txt"), "must end in .mp4, .webp or .gif"),
         (("--duration", "0"), "duration must be"),
     ],
 )

@@ -10,9 +10,7 @@ from imageio_ffmpeg import count_frames_and_secs
 
 import equiflock as ef
 from equiflock.plotting.film_3d import SpaceScene, film_3d, get_space_positions, rotation_matrices
-from tests.plotting.test_film import near, pixels
-
-ORANGE = 238, 127, 14
+from tests.plotting.test_film import pixels
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +36,9 @@ def test_frames_are_written_and_show_the_drones(run: ef.Trajectory, tmp_path: Pa
     if suffix == ".mp4":
         assert count_frames_and_secs(str(path))[0] == 5
     image = pixels(path)
-    assert near(image, ORANGE) > 20
-    assert (image < 250).any(axis=-1).mean() > 0.1  # the ground
+    vividness = image.max(axis=-1).astype(int) - image.min(axis=-1)
+    assert (vividness > 60).sum() > 20  # the drones
+    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 20
 
 
 def test_the_scene_has_links_within_range_crosses_in_their_attitude_and_trails(run: ef.Trajectory) -> None:
@@ -51,9 +50,8 @@ def test_the_scene_has_links_within_range_crosses_in_their_attitude_and_trails(r
     middles = np.unique(arms.mean(axis=1).round(6), axis=0)
     np.testing.assert_allclose(middles, np.unique(run.positions[-1, 0].round(6), axis=0), atol=1e-5)
     assert len(scene.trails._segments3d) % 4 == 0
-    assert scene.subtitle.get_text() == (
-        f"t =   0.4 s   velocity variance {ef.metrics.velocity_variance(run)[-1, 0]:.4f}   2 components"
-    )
+    assert scene.frame.statuses[0].get_text().endswith(", 2 components")
+    assert scene.frame.time_note.get_text() == "t = 0.40 s"
 
 
 def test_the_camera_turns(run: ef.Trajectory) -> None:
@@ -61,8 +59,7 @@ def test_the_camera_turns(run: ef.Trajectory) -> None:
     images = []
     for azimuth in (0.0, 30.0):
         scene.draw(0.0, azimuth)
-        scene.canvas.draw()
-        images.append(np.asarray(scene.canvas.buffer_rgba()).copy())
+        images.append(np.asarray(scene.frame.canvas.buffer_rgba()).copy())
     assert (images[0] != images[1]).any()
 
 

@@ -110,7 +110,8 @@ def run(chromium: Browser) -> Iterator[Callable[..., Any]]:
     """Return a function that runs JavaScript with a module of the page as `m` and an argument as `given`."""
     with running() as server:
         bare = chromium.new_page()
-        bare.goto(server.address + "icon.svg")
+        bare.route("**/bare", lambda route: route.fulfill(content_type="text/html", body="<!doctype html>"))
+        bare.goto(server.address + "bare")
 
         def evaluate(module: str, body: str, argument: Any = None) -> Any:
             return bare.evaluate(f"async (given) => {{ const m = await import('/{module}.js'); {body} }}", argument)

@@ -20,7 +20,7 @@ def test_a_link_restores_the_setting(server: Running, open_page: Open) -> None:
     page.get_by_label("Trails").uncheck()
     page.get_by_label("Communication graph").check()
     page.locator("#speed").select_option("2")
-    wait_for(page, "panel.edges.length > 0")
+    wait_for(page, "panel.edges.pairs.length > 0")
     other = open_page(server, page.url.removeprefix(server.address))
     assert other.url == page.url
     assert look(other, "view.state") == look(page, "view.state")

@@ -2,10 +2,54 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+
+import equiflock as ef
+from equiflock.plotting.player.frames import FlockPicture, Links, pack_frame
+
+# Four agents in the corners of a square, the last a leader: rows of edges are receiver and sender.
+SQUARE = ef.Flock([[[-1, 1], [1, 1], [1, -1], [-1, -1]]], np.zeros((1, 4, 2)), [[0, 0, 0, ef.Role.LEADER]])
+USED, LOST = [[0, 1], [1, 0], [1, 2], [0, 3]], [[2, 1], [2, 3]]
+
+
+def test_half_a_line_is_drawn_where_messages_arrive_in_one_direction(run: Callable[..., Any]) -> None:
+    links = Links(*(np.array(edges)[np.argsort(np.array(edges)[:, 0], kind="stable")] for edges in (USED, LOST)))
+    frame = pack_frame(0, 0.0, [FlockPicture(SQUARE, None, np.empty((0, 3)), links)])
+    seen = run(
+        "player/scene",
+        """
+        const { readFrame } = await import("/player/frames.js");
+        const frame = readFrame(Uint8Array.from(atob(given), (c) => c.charCodeAt(0)).buffer);
+        const canvas = document.createElement("canvas");
+        canvas.style = "position:fixed; inset:0; width:300px; height:300px";
+        document.body.append(canvas);
+        const scene = new m.Scene(canvas), gl = canvas.getContext("webgl2");
+        scene.draw(frame, 0, [{ x: 0, y: 0, scale: 100 }], { edges: true, trails: false, commRadius: 64 });
+        const colour = (x, y) => {
+          const pixels = new Uint8Array(4 * 25);
+          gl.readPixels(150 + 100 * x - 2, 150 + 100 * y - 2, 5, 5, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
+          const back = pixels.slice(0, 3);
+          let [red, blue] = [0, 0];
+          for (let k = 0; k < 25; k++) {
+            red = Math.max(red, pixels[4 * k] - pixels[4 * k + 2]);
+            blue = Math.max(blue, pixels[4 * k + 2] - back[2]);
+          }
+          return red > 20 ? "lost" : blue > 20 ? "used" : "none";
+        };
+        const spots = [[-0.5, 1], [0.5, 1], [1, 0.5], [1, -0.5], [0.5, -1], [-0.5, -1], [-1, -0.5], [-1, 0.5]];
+        return spots.map(([x, y]) => colour(x, y));""",
+        base64.b64encode(frame).decode(),
+    )
+    top, right, bottom, left = seen[:2], seen[2:4], seen[4:6], seen[6:]
+    assert top == ["used", "used"]  # both receive
+    assert right == ["used", "lost"]  # agent 1 receives, agent 2 lost the message
+    assert bottom == ["lost", "lost"]  # a leader cannot receive, so its line has one colour
+    assert left == ["used", "used"]
 
 
 def test_the_camera_does_not_lag_behind_a_flock_at_constant_velocity(run: Callable[..., Any]) -> None:

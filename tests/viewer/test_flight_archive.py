@@ -16,7 +16,7 @@ import pytest
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
-from equiflock.plotting import film
+from equiflock.plotting import film, film_file
 from equiflock.simulation.trajectory import Trajectory, load_trajectories
 from equiflock.viewer.flight_archive import (
     FILM_NAME,
@@ -181,7 +181,7 @@ def test_a_failed_save_leaves_no_files(
     else:
         said = "killed" if broken.startswith("dying") else "av_interleaved_write_frame(): No space left on device"
         program = ffmpeg_that(tmp_path, f"head -c 200000 > /dev/null; echo '{said}' >&2; exit 1")
-        monkeypatch.setattr(film, "get_ffmpeg_exe", lambda: str(program))
+        monkeypatch.setattr(film_file, "get_ffmpeg_exe", lambda: str(program))
     out = tmp_path / "out"
     work = FlightArchive(out).save(live_simulation(compare="tanner-dynamic").to_trajectories(), 0.5, lambda *_: None)
     with pytest.raises((OSError, ValueError), match=re.escape(message)):

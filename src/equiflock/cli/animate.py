@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -36,7 +36,7 @@ class Animate:
     """Flights saved by `equiflock simulate --save` or `equiflock view`, or flight logs (.csv, with --comm-radius); if
     none, a new one is simulated."""
     out: Path = Path("flock.mp4")
-    """File to write, .mp4 or .gif."""
+    """File to write: .mp4, .webp (an animated picture of half the size of a GIF) or .gif."""
     flock: int = 0
     """Index of the flock in the batch, from 0."""
     frames_per_second: int = 30
@@ -45,6 +45,8 @@ class Animate:
     """Simulated seconds per second of film."""
     dots_per_inch: int = 110
     """Resolution; a panel is 4.8 inches wide."""
+    theme: Literal["dark", "light"] = "dark"
+    """Colours of the film, as on the live page."""
     controller: str = DEFAULT_CONTROLLER
     """New flight: the controller, as for `equiflock simulate`."""
     scenario: ScenarioName = "flocking"
@@ -60,7 +62,8 @@ class Animate:
 
     def run(self) -> None:
         """Write the film and print its path."""
-        from equiflock.plotting.film import check_film, film
+        from equiflock.plotting.film import film
+        from equiflock.plotting.film_file import check_film
 
         import_plugin(self.plugin)
         check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)
@@ -83,6 +86,7 @@ class Animate:
                 frames_per_second=self.frames_per_second,
                 speed=self.speed,
                 dots_per_inch=self.dots_per_inch,
+                theme=self.theme,
                 on_frame=lambda done, total: bar.update(task, completed=done, total=total),
             )
         out.print(f"film: {path}", highlight=False)

@@ -283,7 +283,9 @@ def _build_report(
         else "There is no flock that the trained network keeps connected and the classical law does not."
     )
     page.add_heading("Films")
-    page.add_media(films, f"Flock {film_flock}. Orange: agents; blue: velocities; light lines: communication graph.")
+    page.add_media(
+        films, f"Flock {film_flock}. Agents are coloured by direction of flight; lines: communication graph."
+    )
     page.add_heading("Over time")
     page.add_media([curves], "Median over flocks (line) and interquartile range (band).")
     page.add_heading("Settings")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import tyro
@@ -44,13 +44,15 @@ class Fly:
     keep_every: int = 2
     """With --save or --film: keep one frame every KEEP_EVERY steps."""
     film: Path | None = None
-    """Film of the first flock in space to write, .mp4 or .gif."""
+    """Film of the first flock in space to write, .mp4, .webp or .gif."""
     film_speed: float = 2.0
     """Seconds of flight per second of film."""
     frames_per_second: int = 25
     """Frame rate of the film."""
     dots_per_inch: int = 120
     """Resolution of the film, which is 6.4 inches wide."""
+    theme: Literal["dark", "light"] = "dark"
+    """Colours of the film, as on the live page."""
     plugin: str | None = None
     """Python module or file to import first, which may register your own controllers."""
 
@@ -60,7 +62,7 @@ class Fly:
         if self.save is not None:
             check_absent(self.save)
         if self.film is not None:
-            from equiflock.plotting.film import check_film
+            from equiflock.plotting.film_file import check_film
 
             check_film(self.film, self.film_speed, self.frames_per_second, self.dots_per_inch)
         check_count("keep_every", self.keep_every)
@@ -104,6 +106,7 @@ class Fly:
                     frames_per_second=self.frames_per_second,
                     speed=self.film_speed,
                     dots_per_inch=self.dots_per_inch,
+                    theme=self.theme,
                     on_frame=lambda done, total: bar.update(
                         task, description="rendering frames", completed=done, total=total
                     ),

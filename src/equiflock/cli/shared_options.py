@@ -27,7 +27,12 @@ from equiflock.controllers.registry import parse_controller_name, split_unit_opt
 from equiflock.controllers.safety_limits import SafetyLimits
 from equiflock.observations.radio import Radio
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
-from equiflock.scenarios.registry import collect_options, describe_disagreement, scenario_class
+from equiflock.scenarios.registry import (
+    collect_options,
+    describe_disagreement,
+    describe_unsuitability,
+    scenario_class,
+)
 from equiflock.simulation.environment import (
     DEFAULT_BODY_NAME,
     FAILURE_OPTIONS,
@@ -125,11 +130,11 @@ def report_duration(duration: float, time_step: float) -> float:
 
 
 def warn_about_flight(scenario: Scenario, name: str, controller: object, time_step: float) -> None:
-    """Print a warning if scenario and controller differ in an option that they must share, such as a pattern.
+    """Print a warning if the controller is not made for the scenario, or they differ in an option that they share.
 
     Also print one if the time step is longer than those of the controller's training, or if R is not the controller's.
     """
-    print_warning(describe_disagreement(scenario, controller))
+    print_warning(describe_unsuitability(scenario, name) or describe_disagreement(scenario, controller))
     warn_about_radius(collect_options(scenario).get("comm_radius"), name)
     warn_about_time_step(controller, time_step)
 

@@ -23,8 +23,9 @@ from equiflock.paper.report_flights import DRAWN_SIDES, FILMS, load_report_fligh
 from equiflock.paper.reproduction import Reproduction
 from equiflock.paper.training_experiment import draw_training
 from equiflock.plotting.figures import CurvePanel, draw_panels
-from equiflock.plotting.film import draw_snapshots, film
+from equiflock.plotting.film import film
 from equiflock.plotting.html_report import HtmlReport
+from equiflock.plotting.snapshots import draw_snapshots
 
 HEADINGS = {
     "training.png": "Training",
@@ -105,7 +106,7 @@ def draw_scenario_film(name: str, folder: Path, **options: Any) -> Path:
     """
     runs = [load_report_flight(folder, name, network) for network in PAPER_NETWORKS]
     # Four panels: lower resolution and frame rate than a film of one panel.
-    settings: Any = {"dots_per_inch": 70, "speed": FILMS[name].speed, "frames_per_second": 20, **options}
+    settings: Any = {"dots_per_inch": 85, "speed": FILMS[name].speed, "frames_per_second": 20, **options}
     return film(runs, folder / f"{name}.mp4", titles=PAPER_NETWORKS, **settings)
 
 

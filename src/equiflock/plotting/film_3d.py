@@ -10,21 +10,20 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError
-from equiflock.flock import Role
 from equiflock.graph.radius_graph import radius_graph
-from equiflock.plotting.film import MAX_AGENTS_WITH_EDGES, check_film, write_frames
-from equiflock.plotting.style import ARROW_COLOUR, FAINT_COLOUR, ROLE_COLOURS, TEXT_COLOUR
-from equiflock.simulation.metrics import component_count, velocity_variance
+from equiflock.plotting.film_camera import fit_windows
+from equiflock.plotting.film_file import check_film, count_frames, write_frames
+from equiflock.plotting.film_frame import FilmFrame, get_unit, make_layout
+from equiflock.plotting.flock_picture import MAX_AGENTS_WITH_EDGES
+from equiflock.plotting.palettes import colour_by_heading, get_palette
 from equiflock.simulation.trajectory import Trajectory
 
-FIGURE_INCHES = 6.4, 6.0
+PANEL_INCHES = 6.4, 5.2
 TRAIL_SECONDS = 3.0
 TRAIL_PARTS = 12
 """Segments of a trail, each fainter than the one before it."""
@@ -34,8 +33,9 @@ ELEVATION, FIRST_AZIMUTH, TURN_PER_SECOND = 24.0, -62.0, 4.0
 """Camera angles in degrees, and degrees by which the camera turns per second of film."""
 GRID_LINES = 10
 """Number of squares of the ground along each side."""
-GROUND_COLOUR, GRID_COLOUR, SHADOW_COLOUR, LINK_COLOUR = "#f4f6f8", "#d9dee5", "#b9c1cc", "#78aad6"
-FARTHEST_OPACITY = 0.35
+GROUND_SHARE = 1.15
+"""Width of the ground over that of the flock."""
+FARTHEST_OPACITY = 0.45
 """Opacity of the drone that is farthest from the camera; the nearest is opaque."""
 
 
@@ -47,75 +47,82 @@ def film_3d(
     frames_per_second: int = 25,
     speed: float = 2.0,
     dots_per_inch: int = 120,
+    theme: str = "dark",
     on_frame: Callable[[int, int], object] | None = None,
 ) -> Path:
     """Draw one flock of a flight in space, and write the film.
 
-    Drones are orange crosses in their attitude, or dots if the body has none; behind them are their trails, between
-    them the edges of the communication graph, and below them their shadows on the ground, z = 0. The camera follows the
-    flock and turns slowly. Raise InputError if the flight has neither three dimensions nor heights.
+    Drones are crosses in their attitude, or dots if the body has none, coloured by their heading as seen from above;
+    behind them are their trails, between them the edges of the communication graph, and below them their shadows on
+    the ground, z = 0. The camera fits the flock and turns slowly. Below is the velocity variance. Raise InputError if
+    the flight has neither three dimensions nor heights.
 
     Args:
         run: a flight with D = 3, or with the heights of drones in its body state.
-        path: ends in .mp4 or .gif; an existing film is replaced when the new one is complete.
+        path: ends in .mp4, .webp or .gif; an existing film is replaced when the new one is complete.
         flock: index of the flock in the batch.
         frames_per_second: frame rate of the film.
         speed: simulated seconds per second of film.
         dots_per_inch: resolution; the film is 6.4 inches wide.
+        theme: "dark" or "light", as on the live page.
         on_frame: called with (frames drawn, total frames) after every frame.
     """
     check_film(path, speed, frames_per_second, dots_per_inch)
     if not 0 <= flock < run.positions.shape[1]:
         raise InputError(f"flock must be from 0 to {run.positions.shape[1] - 1}; got {flock}")
-    scene = SpaceScene(run[flock], dots_per_inch)
+    scene = SpaceScene(run[flock], dots_per_inch, theme)
     seconds = float(run.times[-1])
+    count = count_frames(seconds / speed, frames_per_second)
 
-    def draw(film_time: float) -> None:
+    def draw(n: int) -> None:
+        film_time = n / frames_per_second
         scene.draw(min(film_time * speed, seconds), FIRST_AZIMUTH + TURN_PER_SECOND * film_time)
 
-    return write_frames(path, scene.canvas, draw, seconds / speed, frames_per_second, on_frame)
+    return write_frames(path, scene.frame.canvas, draw, count, frames_per_second, on_frame)
 
 
 class SpaceScene:
     """Picture of a run of one flock in space, which `draw` updates to a time and an angle of the camera."""
 
-    def __init__(self, run: Trajectory, dots_per_inch: int) -> None:
-        self.run = run
+    def __init__(self, run: Trajectory, dots_per_inch: int, theme: str = "dark") -> None:
+        self.run, self.palette = run, get_palette(theme)
         self.points = get_space_positions(run)
-        self.variance = velocity_variance(run)[:, 0]
-        self.component_counts = component_count(run)[:, 0].astype(int)
-        self.centres = np.median(self.points, axis=1)
-        spread = np.abs(self.points - self.centres[:, None])[..., :2].max(axis=(1, 2))
-        self.width = 2.6 * max(float(np.quantile(spread, 0.9)), 0.5 * run.comm_radius)
-        self.top = 1.03 * max(float(self.points[..., 2].max()), 0.3 * self.width)
+        centres, widths = fit_windows([run], run.times, smoothing=len(run.times) // 10)
+        self.centres, self.widths = centres[0], GROUND_SHARE * widths
+        self.top = 1.03 * max(float(self.points[..., 2].max()), 0.3 * float(self.widths.max()))
+        self.grid_step = _round_length(float(self.widths.max()) / GRID_LINES)
 
-        figure = Figure(figsize=FIGURE_INCHES, dpi=dots_per_inch)
-        self.canvas = FigureCanvasAgg(figure)
-        # matplotlib does not declare the types of axes in space.
-        axes: Any = figure.add_axes((-0.12, -0.03, 1.24, 1.08), projection="3d", computed_zorder=False)
-        self.axes = axes
-        self.axes.set_axis_off()
-        self.axes.set_proj_type("persp", focal_length=0.6)
-        title: dict[str, Any] = {"ha": "center", "va": "top", "color": TEXT_COLOUR}
-        self.title = figure.text(0.5, 0.975, "", fontsize=12, **title)
-        self.subtitle = figure.text(0.5, 0.925, "", fontsize=9.5, family="monospace", **title)
-        self.grid_step = _round_length(self.width / GRID_LINES)
-        note = f"grid: {self.grid_step:g} m"
-        figure.text(0.975, 0.02, note, ha="right", fontsize=8.5, color=FAINT_COLOUR)
-
+        width, height = (round(inches * dots_per_inch) for inches in PANEL_INCHES)
+        layout = make_layout(1, width, height, legend_rows=1)
+        figure = layout.make_figure(self.palette)
         N = self.points.shape[1]
-        crowding = min(1.0, math.sqrt(100 / N))
-        self.ground = axes.plot_surface(*np.zeros((3, 2, 2)), color=GROUND_COLOUR, shade=False, zorder=0)
-        self.grid = self._add_lines(GRID_COLOUR, 0.7, 1)
-        self.edges = self._add_lines(LINK_COLOUR, 0.7 * crowding, 3)
-        self.trails = self._add_lines(ARROW_COLOUR, 1.3 * crowding, 4)
-        self.arms = self._add_lines(ROLE_COLOURS[Role.FOLLOWER], 1.7 * crowding, 5)
-        self.shadows = axes.scatter(
-            [], [], [], s=9 * crowding, c=SHADOW_COLOUR, linewidths=0, zorder=2, depthshade=False
+        name = str(run.config.get("controller", "")).partition(":")[0]
+        self.frame = FilmFrame(figure, layout, [run], [f"{name}, {N} drones" if name else f"{N} drones"], self.palette)
+        # matplotlib does not declare the types of axes in space.
+        box = layout.pictures[0]
+        place = (-0.12, box.y0 / layout.height, 1.24, 1.06 * box.height / layout.height)
+        axes: Any = figure.add_axes(place, projection="3d", computed_zorder=False)
+        self.axes = axes
+        axes.set_axis_off()
+        axes.patch.set_visible(False)
+        axes.set_proj_type("persp", focal_length=0.6)
+
+        crowding = min(1.0, math.sqrt(100 / N)) * get_unit(1, width) * max(1.0, width / 640)
+        ground = tuple(
+            0.75 * np.array(to_rgb(self.palette.background)) + 0.25 * np.array(to_rgb(self.palette.hairline))
         )
-        self.dots = axes.scatter(
-            [], [], [], s=7 * crowding, c=ROLE_COLOURS[Role.FOLLOWER], linewidths=0, zorder=6, depthshade=False
-        )
+        self.ground = axes.plot_surface(*np.zeros((3, 2, 2)), color=ground, shade=False, zorder=0)
+        self.grid = self._add_lines(self.palette.hairline, 1.0, 1)
+        self.edges = self._add_lines(self.palette.edge, crowding, 3)
+        self.trails = self._add_lines(self.palette.edge, 1.6 * crowding, 4)
+        self.arms = self._add_lines(self.palette.edge, 2.4 * crowding, 5)
+        dots: dict[str, Any] = {"linewidths": 0, "depthshade": False}
+        self.shadows = axes.scatter([], [], [], s=9 * crowding, c=self.palette.failed, alpha=0.5, zorder=2, **dots)
+        self.dots = axes.scatter([], [], [], s=9 * crowding, c=self.palette.ink, zorder=6, **dots)
+        for artist in axes.collections:
+            artist.set_clip_box(box)
+        axes.set_animated(True)
+        self.frame.finish([axes])
 
     def _add_lines(self, colour: str, width: float, order: int) -> Any:
         """Add an empty collection of lines to the axes and return it."""
@@ -126,12 +133,12 @@ class SpaceScene:
     def draw(self, time: float, azimuth: float) -> None:
         """Draw the saved frame nearest to `time`, in seconds, seen from an azimuth in degrees."""
         frame = int(np.argmin(np.abs(self.run.times - time)))
-        points, (x, y, _) = self.points[frame], self.centres[frame]
-        half = self.width / 2
-        self.axes.set_xlim(x - half, x + half)
-        self.axes.set_ylim(y - half, y + half)
+        points, (x, y), width = self.points[frame], self.centres[frame], float(self.widths[frame])
+        self.width = width
+        self.axes.set_xlim(x - width / 2, x + width / 2)
+        self.axes.set_ylim(y - width / 2, y + width / 2)
         self.axes.set_zlim(0.0, self.top)
-        self.axes.set_box_aspect((1.0, 1.0, self.top / self.width), zoom=1.17)
+        self.axes.set_box_aspect((1.0, 1.0, self.top / width), zoom=1.14)
         self.axes.view_init(ELEVATION, azimuth)
 
         self._draw_ground(x, y)
@@ -140,17 +147,12 @@ class SpaceScene:
             self.edges.set_segments(points[pairs])
             # Long links are fainter, so that the nearest ones stand out.
             lengths = np.linalg.norm(points[pairs[:, 0]] - points[pairs[:, 1]], axis=1) / self.run.comm_radius
-            self.edges.set_color(_fade(LINK_COLOUR, 0.6 * (1.0 - lengths) + 0.15))
+            colour = np.tile(to_rgb(self.palette.edge[:7]), (len(pairs), 1))
+            self.edges.set_color(_fade(colour, 0.4 * (1.0 - lengths) + 0.08))
         self._draw_trails(frame)
         self._draw_drones(frame, azimuth)
         self.shadows._offsets3d = (points[:, 0], points[:, 1], np.zeros(len(points)))
-
-        count = self.component_counts[frame]
-        self.title.set_text(str(self.run.config.get("controller", "")).partition(":")[0] + f", {len(points)} drones")
-        self.subtitle.set_text(
-            f"t = {self.run.times[frame]:5.1f} s   velocity variance {self.variance[frame]:.4f}   "
-            f"{count} component{'s' if count != 1 else ''}"
-        )
+        self.frame.draw(time, [frame], f"grid {self.grid_step:g} m")
 
     def _draw_ground(self, x: float, y: float) -> None:
         """Draw the ground around a point, with lines at multiples of the grid step."""
@@ -176,7 +178,10 @@ class SpaceScene:
         N = segments.shape[1]
         ages = (self.run.times[frame] - self.run.times[frames[1:]]) / TRAIL_SECONDS
         self.trails.set_segments(segments.reshape(-1, 2, 3))
-        self.trails.set_color(_fade(ARROW_COLOUR, np.repeat(0.6 * (1.0 - ages), N)))
+        spans = np.maximum(np.diff(self.run.times[frames]), 1e-12)
+        velocities = (segments[:, :, 1, :2] - segments[:, :, 0, :2]) / spans[:, None, None]
+        colours = colour_by_heading(self.palette, velocities.reshape(-1, 2))
+        self.trails.set_color(_fade(colours, np.repeat(self.palette.trail * (1.0 - ages), N)))
 
     def _draw_drones(self, frame: int, azimuth: float) -> None:
         """Draw the drones from the farthest to the nearest, which is opaque."""
@@ -185,7 +190,9 @@ class SpaceScene:
         nearness = points @ np.array([across * math.cos(around), across * math.sin(around), up])
         order = np.argsort(nearness)
         shares = (nearness[order] - nearness.min()) / max(float(np.ptp(nearness)), 1e-9)
-        colours = _fade(ROLE_COLOURS[Role.FOLLOWER], FARTHEST_OPACITY + (1.0 - FARTHEST_OPACITY) * shares)
+        headings = np.asarray(self.run.velocities[frame, 0, order, :2], np.float64)
+        opacities = FARTHEST_OPACITY + (1.0 - FARTHEST_OPACITY) * shares
+        colours = _fade(colour_by_heading(self.palette, headings), opacities)
         self.dots._offsets3d = tuple(points[order].T)
         self.dots.set_facecolor(colours)
         attitudes = self.run.body_state.get("quaternion")
@@ -226,9 +233,9 @@ def rotation_matrices(quaternions: NDArray[Any]) -> Float64[np.ndarray, "N 3 3"]
     return np.asarray(np.moveaxis(np.array(rows), 2, 0))
 
 
-def _fade(colour: str, opacities: NDArray[Any]) -> Float64[np.ndarray, "L 4"]:
-    """Return a colour with each of these opacities, as RGBA rows."""
-    return np.column_stack([np.tile(to_rgb(colour), (len(opacities), 1)), np.clip(opacities, 0.0, 1.0)])
+def _fade(colours: Float64[np.ndarray, "L 3"], opacities: NDArray[Any]) -> Float64[np.ndarray, "L 4"]:
+    """Return colours with these opacities, as RGBA rows."""
+    return np.column_stack([colours, np.clip(opacities, 0.0, 1.0)])
 
 
 def _round_length(length: float) -> float:

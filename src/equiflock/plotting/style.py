@@ -1,17 +1,11 @@
-"""Colours and line styles of all films and figures."""
+"""Colours and line styles of all figures; palettes.py has those of films."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from equiflock.flock import Role
 from equiflock.outcomes import Outcome
 
-# Agents as the paper draws them; obstacle agents in purple.
-ROLE_COLOURS = {Role.FOLLOWER: "#ee7f0e", Role.LEADER: "#1a9850", Role.OBSTACLE: "#7b3fa0"}
-FAILED_COLOUR = "#8c8c8c"
-ARROW_COLOUR = "#1f4e9c"
-EDGE_COLOUR = "#a9cbe8"
 TEXT_COLOUR = "#222222"
 GRID_COLOUR = "#ececec"
 FAINT_COLOUR = "#999999"
@@ -39,8 +33,6 @@ OUTCOME_COLOURS = {
 }
 """Colours of the package's outcomes; registered ones take free colours of SUCCESS_COLOURS or FAILURE_COLOURS."""
 SUCCESS_COLOURS, FAILURE_COLOURS = ("#009e73", "#56b4e9", "#0072b2"), ("#f0e442", "#999999", "#000000")
-# Colours of followers by group; group 0 has the colour of followers without groups.
-GROUP_COLOURS = (ROLE_COLOURS[Role.FOLLOWER], "#0072b2", "#cc79a7", "#56b4e9", "#000000", "#f0e442")
 LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":", "test loss": "--"}
 
 
@@ -75,11 +67,6 @@ def assign_outcome_colours(outcomes: Iterable[Outcome], success_outcomes: Sequen
         spare = [colour for colour in candidates if colour not in colours.values()]
         colours[outcome] = OUTCOME_COLOURS.get(outcome) or (spare[0] if spare else FAINT_COLOUR)
     return colours
-
-
-def get_group_colour(group: int) -> str:
-    """Return the colour of the followers of a social group; colours repeat if there are more groups."""
-    return GROUP_COLOURS[group % len(GROUP_COLOURS)]
 
 
 def choose_text_colour(colour: str) -> str:

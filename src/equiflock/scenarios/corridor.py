@@ -13,11 +13,19 @@ from equiflock._runtime.jit import Array
 from equiflock.flock import Flock
 from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
-from equiflock.scenarios.course_setup import Point, check_course, compute_lateral_offset, draw_course
+from equiflock.scenarios.course_setup import (
+    COURSE_REQUIREMENT,
+    Point,
+    check_course,
+    compute_lateral_offset,
+    compute_share_past_obstacles,
+    draw_course,
+)
 from equiflock.scenarios.endings import UntilPassed
 from equiflock.scenarios.obstacle_shapes import Points, add_obstacles, polygon_radius, ring
 from equiflock.scenarios.random_disk import RandomDisk, Stop
 from equiflock.scenarios.registry import Figure, scenario
+from equiflock.scenarios.success_measure import SuccessMeasure
 
 
 @scenario("corridor")
@@ -34,6 +42,9 @@ class Corridor:
     duration: ClassVar[float] = 30.0
     success_outcomes: ClassVar[tuple[Outcome, ...]] = (Outcome.PASSED,)
     figure: ClassVar[Figure] = "endings"
+    suitable_controllers: ClassVar[tuple[str, ...]] = ("starling",)
+    controller_requirement: ClassVar[str] = COURSE_REQUIREMENT
+    success_measure: ClassVar[SuccessMeasure] = SuccessMeasure("{} past the disks", compute_share_past_obstacles)
 
     disk: RandomDisk = field(default_factory=RandomDisk)
     """Initial conditions of the flocks."""

@@ -16,10 +16,14 @@ from equiflock.flock import Flock, Role
 from equiflock.observations.orbit import Orbit
 from equiflock.scenarios.obstacle_shapes import Points, check_obstacle_size
 from equiflock.scenarios.random_disk import MAX_AGENTS, RandomDisk, Stop, check_disk
+from equiflock.scenarios.success_measure import compute_working_share
 
 MAX_REDRAWS = 100
 """Most flocks drawn until one has enough agents that can lead."""
 Point = Float64[np.ndarray, "2"]
+
+
+COURSE_REQUIREMENT = "stays connected past obstacles"
 
 
 class CourseStart(NamedTuple):
@@ -103,3 +107,19 @@ def check_course(disk: RandomDisk, sides: int, leaders: int, orbit: Orbit | None
             "an obstacle course needs min_separation above 0, the length of an obstacle's sides, and at least 3 "
             f"agents; got min_separation = {disk.min_separation:g}, agents = {disk.agents}"
         )
+
+
+def compute_share_past_obstacles(flock: Flock) -> Float64[np.ndarray, " B"]:
+    """Return the share of working agents that are beyond all obstacle agents along the flock's heading, (B,).
+
+    The heading is that of the working leaders or, without any, of all working agents. NaN for a flock at rest, without
+    working agents, or without obstacles.
+    """
+    leads = flock.working & (flock.roles == Role.LEADER)
+    guides = np.where(leads.any(axis=1, keepdims=True), leads, flock.working)
+    heading = flock.velocities.sum(axis=1, where=guides[..., None])
+    along = np.einsum("bnd,bd->bn", flock.positions, heading)
+    is_obstacle = flock.roles == Role.OBSTACLE
+    rim = along.max(axis=1, where=is_obstacle, initial=-np.inf)
+    is_defined = is_obstacle.any(axis=1) & heading.any(axis=1)
+    return np.where(is_defined, compute_working_share(flock, along > rim[:, None]), np.nan)

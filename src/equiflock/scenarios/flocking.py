@@ -8,6 +8,7 @@ from typing import ClassVar
 from equiflock.flock import Flock
 from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import scenario
+from equiflock.scenarios.success_measure import SuccessMeasure, compute_alignment
 
 
 @scenario("flocking")
@@ -17,6 +18,7 @@ class Flocking:
 
     split: ClassVar[str] = "test"
     time_step: ClassVar[float] = 1e-3
+    success_measure: ClassVar[SuccessMeasure] = SuccessMeasure("velocities agree: {}", compute_alignment)
 
     disk: RandomDisk = field(default_factory=RandomDisk)
     """Initial conditions of the flocks."""

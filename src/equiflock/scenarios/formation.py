@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -10,13 +11,21 @@ from jaxtyping import Bool, Float64, Int8
 
 from equiflock._runtime.checks import InputError, check_positive, is_finite, shorten_repr
 from equiflock.controllers.classical import formation_patterns
-from equiflock.controllers.classical.formation_patterns import DEFAULT_SPACING, Pattern, PatternName, assign_places
-from equiflock.flock import MAX_MAGNITUDE, Flock
+from equiflock.controllers.classical.formation_patterns import (
+    DEFAULT_SPACING,
+    WORD_METADATA,
+    Pattern,
+    PatternName,
+    assign_places,
+)
+from equiflock.flock import MAX_MAGNITUDE, Flock, Role, Vectors
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
 from equiflock.scenarios.endings import compute_velocity_variance
+from equiflock.scenarios.marks import Marks, points
 from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
+from equiflock.scenarios.success_measure import SuccessMeasure, compute_norms, compute_working_share
 
 FORMED = Outcome.add("FORMED", "the flock has formed its pattern")
 
@@ -43,6 +52,18 @@ class UntilFormed:
         places = assign_places(flock, self.pattern, self.spacing)
         return formation_patterns.pattern_error(flock.positions, places, flock.working)
 
+    def locate_places(self, flock: Flock) -> Vectors:
+        """Return the place of each agent, (B, N, D), in the pattern that moves along with the working agents."""
+        places = assign_places(flock, self.pattern, self.spacing)
+        return formation_patterns.move_places(flock.positions, places, flock.working)
+
+    def compute_share_in_place(self, flock: Flock) -> Float64[np.ndarray, " B"]:
+        """Return the share of working agents within tolerance times the pattern's size of their places, (B,)."""
+        places = assign_places(flock, self.pattern, self.spacing)
+        moved = formation_patterns.move_places(flock.positions, places, flock.working)
+        reach = self.tolerance * formation_patterns.compute_size(places, flock.working)
+        return compute_working_share(flock, compute_norms(flock.positions - moved) < reach[:, None])
+
     def __call__(
         self, times: Float64[np.ndarray, " B"], flock: Flock, flying: Bool[np.ndarray, " B"]
     ) -> Int8[np.ndarray, " B"]:
@@ -65,10 +86,12 @@ class FormationFlight:
     success_outcomes: ClassVar[tuple[Outcome, ...]] = (FORMED,)
     figure: ClassVar[Figure] = "endings"
     shared_options: ClassVar[tuple[str, ...]] = ("pattern", "spacing")
+    suitable_controllers: ClassVar[tuple[str, ...]] = ("formation",)
+    controller_requirement: ClassVar[str] = "knows the pattern"
 
     disk: RandomDisk = field(default_factory=lambda: RandomDisk(agents=30))
     """Initial conditions of the flocks."""
-    pattern: PatternName = "vee"
+    pattern: PatternName = field(default="vee", metadata=WORD_METADATA)
     """Pattern: vee, circle, or a word in capital letters such as EQ."""
     spacing: float = DEFAULT_SPACING
     """Distance between neighbours in the pattern."""
@@ -94,6 +117,15 @@ class FormationFlight:
             return error(moment.flock)
 
         return pattern_error, "velocity_variance"
+
+    @property
+    def success_measure(self) -> SuccessMeasure:
+        """The share of working agents that are in their places."""
+        return SuccessMeasure("{} in place", self.ending().compute_share_in_place)
+
+    def marks(self, flock: Flock) -> Sequence[Marks]:
+        """Return the places of all agents, failed ones included, where the flock is now."""
+        return (points("place", self.ending().locate_places(flock)[flock.roles != Role.OBSTACLE]),)
 
     def ending(self) -> UntilFormed:
         """Return an ending: the flock has formed its pattern."""

@@ -17,8 +17,10 @@ from equiflock.graph.radius_graph import components
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
 from equiflock.scenarios.endings import average_working
+from equiflock.scenarios.marks import Marks, circles
 from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
+from equiflock.scenarios.success_measure import SuccessMeasure
 
 ARRIVED = Outcome.add("ARRIVED", "the flock reached its goal")
 
@@ -75,6 +77,9 @@ class GoalSeeking:
     duration: ClassVar[float] = 25.0
     success_outcomes: ClassVar[tuple[Outcome, ...]] = (ARRIVED,)
     figure: ClassVar[Figure] = "endings"
+    suitable_controllers: ClassVar[tuple[str, ...]] = ("gu-leader",)
+    controller_requirement: ClassVar[str] = "knows the goal"
+    group_names: ClassVar[tuple[str, ...]] = ("uninformed", "informed")
 
     disk: RandomDisk = field(default_factory=RandomDisk)
     """Initial conditions of the flocks."""
@@ -107,6 +112,20 @@ class GoalSeeking:
             return distance(moment.flock)
 
         return distance_to_goal, "velocity_variance", "component_count"
+
+    @property
+    def success_measure(self) -> SuccessMeasure:
+        """The distance of the flock's centre from the goal, in communication radii."""
+        return SuccessMeasure("{} R to the goal", self._compute_radii_to_goal, "number")
+
+    def _compute_radii_to_goal(self, flock: Flock) -> Float64[np.ndarray, " B"]:
+        """Return the distance to the goal in communication radii, (B,); NaN without working agents."""
+        distance = self.ending().distance(flock) / flock.comm_radius
+        return np.where(flock.working.any(axis=1), distance, np.nan)
+
+    def marks(self, flock: Flock) -> Sequence[Marks]:
+        """Return the goal, with the radius within which the flock's centre has arrived."""
+        return (circles("goal", [[*self.goal[:2], flock.comm_radius]]),)
 
     def ending(self) -> UntilArrived:
         """Return a new ending: the flock has arrived."""

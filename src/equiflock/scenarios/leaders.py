@@ -6,14 +6,25 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
+from jaxtyping import Float64
 
 from equiflock._runtime.checks import InputError, check_choice, check_count
 from equiflock._runtime.randomness import make_rng
 from equiflock.flock import Flock, Role
 from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import Measure, scenario
+from equiflock.scenarios.success_measure import SuccessMeasure, compute_norms, divide
 
 LeaderVelocity = Literal["mean", "first", "fresh", "flock", "diagonal"]
+
+
+def compute_leader_velocity_distance(flock: Flock) -> Float64[np.ndarray, " B"]:
+    """Return the mean of |v_i - v_L| over working agents, (B,), v_L as for the metric; NaN without working leaders."""
+    leads = flock.working & (flock.roles == Role.LEADER)
+    count = np.where(leads.any(axis=1), leads.sum(axis=1), np.nan)
+    leader_velocity = flock.velocities.sum(axis=1, where=leads[..., None]) / count[:, None]
+    distances = compute_norms(flock.velocities - leader_velocity[:, None])
+    return divide(distances.sum(axis=1, where=flock.working), flock.working.sum(axis=1))
 
 
 @scenario("leaders")
@@ -31,6 +42,9 @@ class LeaderFollowing:
         "mean_leader_velocity_distance",
         "mean_acceleration_norm",
         "component_count",
+    )
+    success_measure: ClassVar[SuccessMeasure] = SuccessMeasure(
+        "{} from the leaders' velocity", compute_leader_velocity_distance, "number"
     )
 
     disk: RandomDisk = field(default_factory=RandomDisk)

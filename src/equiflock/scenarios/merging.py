@@ -16,6 +16,7 @@ from equiflock.outcomes import Outcome
 from equiflock.scenarios.endings import compute_velocity_variance
 from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
+from equiflock.scenarios.success_measure import SuccessMeasure, divide
 
 MERGED = Outcome.add("MERGED", "the flocks have merged")
 
@@ -43,6 +44,15 @@ class UntilMerged:
         return outcomes
 
 
+def compute_largest_component_share(flock: Flock) -> Float64[np.ndarray, " B"]:
+    """Return the share of working agents in the largest component of the communication graph, (B,); NaN without any."""
+    labels, count = components(flock), flock.shape[1]
+    # Count labels of all flocks at once; -1, of agents outside the graph, is dropped.
+    offsets = np.arange(len(flock))[:, None] * (count + 1)
+    sizes = np.bincount((labels + 1 + offsets).ravel(), minlength=len(flock) * (count + 1))
+    return divide(sizes.reshape(len(flock), count + 1)[:, 1:].max(axis=1), flock.working.sum(axis=1))
+
+
 @scenario("merging")
 @dataclass(frozen=True)
 class Merging:
@@ -57,6 +67,8 @@ class Merging:
     success_outcomes: ClassVar[tuple[Outcome, ...]] = (MERGED,)
     measures: ClassVar[tuple[Measure, ...]] = ("velocity_variance", "mean_acceleration_norm", "component_count")
     figure: ClassVar[Figure] = "endings"
+    group_names: ClassVar[tuple[str, ...]] = ("first flock", "second flock")
+    success_measure: ClassVar[SuccessMeasure] = SuccessMeasure("{} in one flock", compute_largest_component_share)
 
     disk: RandomDisk = field(default_factory=RandomDisk)
     """Initial conditions; `agents` counts both groups, radius and density are those of each group."""

@@ -110,16 +110,36 @@ def obstacle_disks(flock: Flock) -> Float64[np.ndarray, "M 3"]:
 
     Walls, whose agents stand in one straight row, are omitted.
     """
-    (positions,), (numbers,) = flock.positions, flock.obstacles
     disks = []
-    for number in np.unique(numbers[numbers != NO_OBSTACLE]):
+    for points in _list_obstacles(flock):
         # The circle around the mean of the obstacle's agents, through the farthest of them.
-        points = positions[numbers == number]
         centre = points.mean(axis=0)
-        offsets = points - centre
-        distances = np.hypot(*offsets.T)
-        # In a wall all agents are on the line through the centre and the farthest one: their cross products are zero.
-        x, y = offsets[distances.argmax()]
-        if np.abs(x * offsets[:, 1] - y * offsets[:, 0]).max() > WALL_TOLERANCE * distances.max() ** 2:
-            disks.append([*centre, distances.max()])
+        if not _is_wall(points):
+            disks.append([*centre, np.hypot(*(points - centre).T).max()])
     return np.array(disks).reshape(-1, 3)
+
+
+def obstacle_walls(flock: Flock) -> Float64[np.ndarray, "M 4"]:
+    """Return x, y of both ends of each wall of a single flock, in order of their numbers; single agents are omitted."""
+    walls = []
+    for points in _list_obstacles(flock):
+        if len(points) > 1 and _is_wall(points):
+            # Along the line, the ends come first and last: x decides, or y for a vertical wall.
+            order = np.lexsort(points.T[::-1] if np.ptp(points[:, 0]) > np.ptp(points[:, 1]) else points.T)
+            walls.append([*points[order[0]], *points[order[-1]]])
+    return np.array(walls).reshape(-1, 4)
+
+
+def _list_obstacles(flock: Flock) -> list[Points]:
+    """Return the positions of the agents of each obstacle of a single flock, in order of their numbers."""
+    (positions,), (numbers,) = flock.positions[:, :, :2], flock.obstacles
+    return [positions[numbers == number] for number in np.unique(numbers[numbers != NO_OBSTACLE])]
+
+
+def _is_wall(points: Points) -> bool:
+    """Return whether an obstacle's agents stand in one straight row."""
+    offsets = points - points.mean(axis=0)
+    squares = np.square(offsets).sum(axis=1)
+    # All agents are on the line through the centre and the farthest one: their cross products are zero.
+    x, y = offsets[squares.argmax()]
+    return bool(np.abs(x * offsets[:, 1] - y * offsets[:, 0]).max() <= WALL_TOLERANCE * squares.max())

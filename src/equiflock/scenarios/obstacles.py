@@ -15,12 +15,20 @@ from equiflock.graph.geometry import farthest_pair
 from equiflock.observations.aggregation import Obstacles
 from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
-from equiflock.scenarios.course_setup import Point, check_course, compute_lateral_offset, draw_course
+from equiflock.scenarios.course_setup import (
+    COURSE_REQUIREMENT,
+    Point,
+    check_course,
+    compute_lateral_offset,
+    compute_share_past_obstacles,
+    draw_course,
+)
 from equiflock.scenarios.course_survey import Awareness, ObstacleNode
 from equiflock.scenarios.endings import UntilPassed
 from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, polygon_radius, ring
 from equiflock.scenarios.random_disk import RandomDisk, Stop
 from equiflock.scenarios.registry import Figure, scenario
+from equiflock.scenarios.success_measure import SuccessMeasure
 
 
 @scenario("obstacles")
@@ -43,6 +51,9 @@ class ObstacleCourse:
     test_options: ClassVar[Mapping[str, Any]] = {"sides": 24}
     success_outcomes: ClassVar[tuple[Outcome, ...]] = (Outcome.PASSED,)
     figure: ClassVar[Figure] = "endings"
+    suitable_controllers: ClassVar[tuple[str, ...]] = ("starling", "etdagnn", "etdagnn-robust", "tdagnn-tf", "tdagnn")
+    controller_requirement: ClassVar[str] = COURSE_REQUIREMENT
+    success_measure: ClassVar[SuccessMeasure] = SuccessMeasure("{} past the obstacle", compute_share_past_obstacles)
 
     disk: RandomDisk = field(default_factory=RandomDisk)
     """Initial conditions of the flocks."""

@@ -13,15 +13,19 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_che
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from equiflock._runtime.checks import InputError, shorten_repr
+from equiflock._runtime.checks import InputError, raise_wrong_choice, shorten_repr
 from equiflock._runtime.registry import Registry
 from equiflock._runtime.specs import parse_spec
+from equiflock.controllers.registry import controller_names, parse_controller_name
+from equiflock.controllers.registry import is_bundled as is_bundled_controller
 from equiflock.flock import Flock
 from equiflock.observations.aggregation import Obstacles
 from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Ending, Moment
+from equiflock.scenarios.marks import Marks
 from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
+from equiflock.scenarios.success_measure import SuccessMeasure
 
 Measure: TypeAlias = str | Callable[[Moment], Float64[np.ndarray, " B"]]
 """The name of a metric (see `equiflock.metric`), or a named function of a moment."""
@@ -53,6 +57,14 @@ class Scenario(Protocol):
     """The scenario's figure: "curves", the measures over time, or "endings", the shares of outcomes."""
     shared_options: tuple[str, ...] = ()
     """Options that must equal those of a controller that also has them: see `describe_disagreement`."""
+    suitable_controllers: tuple[str, ...] = ()
+    """Names of registered controllers that do what the scenario asks, the best first; empty if any may do it."""
+    controller_requirement: str = "was made for it"
+    """What a suitable controller does, such as "knows the pattern": ends the sentence "needs a controller that .."."""
+    success_measure: SuccessMeasure | None = None
+    """The number that tells how far a flock is from success, such as 82% in place; None for none."""
+    group_names: Sequence[str] = ()
+    """Names of groups 0, 1, .. in the legend; the others are called "group" and their number."""
 
     obstacle_sizes: Sequence[int] = ()
     """Number of agents of each obstacle of a flock, if known before it is drawn; live flights limit them."""
@@ -63,6 +75,10 @@ class Scenario(Protocol):
     def ending(self) -> Ending | None:
         """Return a new ending for one flight; None, the default, if flights always last their whole duration."""
         return None
+
+    def marks(self, flock: Flock) -> Sequence[Marks]:
+        """Return the marks to draw with a flock, a batch of one, such as its goal; none by default."""
+        return ()
 
 
 SCENARIOS: Registry[type[Any]] = Registry("scenario")
@@ -82,8 +98,8 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
 
     A scenario is a frozen dataclass with `draw`; missing attributes of `Scenario` get default values. Its fields are
     its options: `make_scenario("slow", agents=50)`, or `slow:agents=50` on the command line. The fields of a field
-    `disk` of type RandomDisk are options, too. Raise InputError if the name is taken, a field has no default, or there
-    are success_outcomes without an ending.
+    `disk` of type RandomDisk are options, too. Raise InputError if the name is taken, a field has no default, there are
+    success_outcomes without an ending, or a suitable controller is not registered.
     """
     SCENARIOS.check_new_name(name)
 
@@ -95,6 +111,7 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
                 setattr(definition, attribute, value)
         if definition.success_outcomes and definition.ending is Scenario.ending:
             raise InputError(f"the scenario {name!r} has success_outcomes, so it must have an ending()")
+        _check_suitable_controllers(name, definition)
         # Set name and split even if the class inherits them from another scenario.
         definition.name = name
         if "split" not in vars(definition):
@@ -103,6 +120,17 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
         return definition
 
     return add
+
+
+def _check_suitable_controllers(name: str, definition: Any) -> None:
+    """Raise InputError unless `suitable_controllers` is a tuple of names of registered controllers without options."""
+    names = definition.suitable_controllers
+    if not isinstance(names, tuple):
+        raise InputError(f"suitable_controllers of the scenario {name!r} must be a tuple; got {shorten_repr(names)}")
+    for each in names:
+        if each not in controller_names():
+            hint = "; register your own controllers before the scenario"
+            raise_wrong_choice(f"a suitable controller of the scenario {name!r}", each, controller_names(), hint)
 
 
 def scenario_names() -> tuple[str, ...]:
@@ -161,6 +189,17 @@ def describe_disagreement(scenario: Scenario, controller: object) -> str | None:
                 f"{shorten_repr(actual)}: choose the same for both"
             )
     return None
+
+
+def describe_unsuitability(scenario: Scenario, controller: str) -> str | None:
+    """Return a message if a controller, named with or without options, is not among the suitable ones; else None.
+
+    Weights files and controllers of plugins are not judged.
+    """
+    suitable = scenario.suitable_controllers
+    if not suitable or parse_controller_name(controller).name in suitable or not is_bundled_controller(controller):
+        return None
+    return f"{scenario.name} needs a controller that {scenario.controller_requirement}: use {suitable[0]}"
 
 
 def collect_options(scenario: Scenario) -> dict[str, Any]:

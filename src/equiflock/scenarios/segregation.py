@@ -16,6 +16,7 @@ from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
 from equiflock.scenarios.random_disk import RandomDisk, Stop, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
+from equiflock.scenarios.success_measure import SuccessMeasure
 
 SEGREGATED = Outcome.add("SEGREGATED", "every group is connected and separate from the others")
 NEAREST_COUNT = 6
@@ -30,6 +31,11 @@ def compute_own_group_share(flock: Flock) -> Float64[np.ndarray, " B"]:
     """
     has_majority = has_own_group_majority(flock, NEAREST_COUNT)
     return np.asarray(has_majority.sum(axis=1) / np.maximum(flock.working.sum(axis=1), 1))
+
+
+def compute_working_own_group_share(flock: Flock) -> Float64[np.ndarray, " B"]:
+    """Return `compute_own_group_share`, (B,), but NaN for a flock without working agents."""
+    return np.where(flock.working.any(axis=1), compute_own_group_share(flock), np.nan)
 
 
 def count_group_components(flock: Flock) -> Float64[np.ndarray, " B"]:
@@ -99,6 +105,14 @@ class SegregationScenario:
     success_outcomes: ClassVar[tuple[Outcome, ...]] = (SEGREGATED,)
     measures: ClassVar[tuple[Measure, ...]] = (own_group_share, "velocity_variance", "component_count")
     figure: ClassVar[Figure] = "endings"
+    suitable_controllers: ClassVar[tuple[str, ...]] = (
+        "segregation",
+        "segregation-local",
+        "etdagnn-segregation",
+        "tdagnn-segregation",
+    )
+    controller_requirement: ClassVar[str] = "tells the groups apart"
+    success_measure: ClassVar[SuccessMeasure] = SuccessMeasure("{} among their own", compute_working_own_group_share)
 
     disk: RandomDisk = field(default_factory=lambda: RandomDisk(agents=50, max_speed=0.5))
     """Initial conditions; default: 50 slow agents."""
@@ -116,6 +130,11 @@ class SegregationScenario:
                 f"segregation needs at least 2 agents in each of {self.groups} groups; got {self.disk.agents} in all"
             )
         check_positive("hold", self.hold)
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the groups, counted from 1."""
+        return tuple(f"group {number + 1}" for number in range(self.groups))
 
     def ending(self) -> UntilSegregated:
         """Return a new ending: the groups have been segregated for `hold` seconds."""

@@ -15,7 +15,7 @@ from equiflock.flock import Flock, Role, Vectors
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.observations.orbit import Orbit
 from equiflock.outcomes import Outcome
-from equiflock.plotting.player.frames import NO_LINKS, Links, build_links, has_too_many_edges
+from equiflock.plotting.player.frames import Links, build_links
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario
 from equiflock.simulation.body_motion import BodyState
@@ -219,12 +219,12 @@ class LiveFlight:
 
     def compute_links(self) -> Links:
         """Return the messages in use and those that were lost: none before a first step with the current radio."""
-        # The messages in use, which a dense flock has millions of, must not be listed.
-        if has_too_many_edges(self.flock, self.sensing.fixed_graph):
-            return NO_LINKS
+        sensing = self.sensing
+        # Without a message buffer all messages arrive. In other units, rounding decides about agents at distance R.
+        may_lose_messages = sensing.message_buffer is not None or sensing.senses.is_scaled
         # Agents are in their original memory order: flocks here are too small to be sorted.
-        message_graph = self.sensing.compute_message_graph(self.flock) if self._has_received else None
-        return build_links(self.flock, message_graph, self.sensing.fixed_graph, self.sensing.obstacles)
+        compute_message_graph = sensing.compute_message_graph if self._has_received and may_lose_messages else None
+        return build_links(self.flock, compute_message_graph, sensing.fixed_graph, sensing.obstacles)
 
     def _start_recording(self) -> None:
         """Start a new recording with the current state as its first frame, and restart both histories."""

@@ -136,16 +136,33 @@ def pattern_error(
     `member` is the mask of the agents that count, all by default. The error is 0 if none does.
     """
     counted = np.ones(positions.shape[:2], bool) if member is None else member
-    size = _compute_spread(places, counted)
-    return np.asarray(_compute_spread(positions - places, counted) / np.where(size > 0.0, size, 1.0))
+    return np.asarray(_compute_spread(positions - places, counted) / compute_size(places, counted))
+
+
+def compute_size(places: Vectors, member: Bool[np.ndarray, "B N"]) -> Float64[np.ndarray, " B"]:
+    """Return the size of a pattern, the root mean square of |z_i - mean(z)| over members, (B,); 1 where it is 0."""
+    size = _compute_spread(places, member)
+    return np.asarray(np.where(size > 0.0, size, 1.0))
+
+
+def move_places(positions: Vectors, places: Vectors, member: Bool[np.ndarray, "B N"]) -> Vectors:
+    """Return the places moved along with the flock, (B, N, D): z_i + mean(r - z) over members, as in `pattern_error`.
+
+    Without members, the places are not moved.
+    """
+    return np.asarray(places + _compute_mean(positions - places, member))
+
+
+def _compute_mean(vectors: Vectors, member: Bool[np.ndarray, "B N"]) -> Float64[np.ndarray, "B 1 D"]:
+    """Return the mean of the vectors of members; 0 without members."""
+    count = np.maximum(member.sum(axis=1), 1)
+    return np.asarray(vectors.sum(axis=1, keepdims=True, where=member[..., None]) / count[:, None, None])
 
 
 def _compute_spread(vectors: Vectors, member: Bool[np.ndarray, "B N"]) -> Float64[np.ndarray, " B"]:
     """Return the root mean square distance of the vectors of members from their mean, (B,); 0 without members."""
-    count = np.maximum(member.sum(axis=1), 1)
-    mean = vectors.sum(axis=1, keepdims=True, where=member[..., None]) / count[:, None, None]
-    squares = np.square(vectors - mean).sum(axis=2)
-    return np.asarray(np.sqrt(squares.sum(axis=1, where=member) / count))
+    squares = np.square(vectors - _compute_mean(vectors, member)).sum(axis=2)
+    return np.asarray(np.sqrt(squares.sum(axis=1, where=member) / np.maximum(member.sum(axis=1), 1)))
 
 
 def _parse_points(given: Any) -> Points:

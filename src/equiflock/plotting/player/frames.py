@@ -2,15 +2,20 @@
 
 All values are little-endian, and every array starts at a multiple of 8 bytes:
 
-    frame   uint32 format version = 4, uint32 pictures, float64 step, float64 time, then one picture for each panel
-    picture uint32 agents N, edges E, lost edges L, disks M, 1 if the flight has ended, else 0, and 0
+    frame   uint32 format version = 5, uint32 pictures, float64 step, float64 time, then one picture for each panel
+    picture uint32 agents N, disks M, 1 if the flight has ended, else 0, and 0
+            uint32 pairs and singles of the edges, pairs and singles of the lost edges
             float64 origin x, y; velocity variance, components, minimum separation, mean acceleration norm,
                 RMS acceleration, peak acceleration norm
             float32 positions (N, 2), velocities (N, 2), accelerations (N, 2), disks (M, 3): x, y, radius
-            uint32 edges (E, 2), lost edges (L, 2): receiver and sender of a message
+            uint16 pairs and singles of the edges, then of the lost edges, (.., 2) each; uint32 if N > 65,535
             uint8 roles (N,)
             uint8 groups (N,): 255 for obstacle agents, 254 for groups from 254 on
             uint8 conditions (N,)
+
+An edge is a message, its receiver and its sender. A single is an edge whose sender could receive, but does not receive
+from the receiver. A pair stands for the edges in both directions, or for one edge whose sender cannot receive: only
+followers that neither stopped nor drift can.
 
 The accelerations are constant accelerations that reproduce the motion of each agent's body to the next frame; the page
 extrapolates with them between frames. Positions, including those of disks, are relative to the picture's origin, the
@@ -21,29 +26,29 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from equiflock.flock import NO_GROUP, Flock, Role, Vectors
+from equiflock.graph.edge_pairs import Edges, pair_edges, subtract_edges
 from equiflock.graph.radius_graph import Graph, compute_connectivity, radius_graph
 from equiflock.observations.orbit import find_observed_edges
 from equiflock.simulation import metrics
 
 FRAME_HEADER = struct.Struct("<IIdd")
-PICTURE_HEADER = struct.Struct("<IIIIII8d")
-FORMAT_VERSION = 4
+PICTURE_HEADER = struct.Struct("<8I8d")
+FORMAT_VERSION = 5
+MAX_SHORT_AGENTS = 65_535
+"""Agents that uint16 can index: browsers do not draw a line to index 65,535."""
 NO_GROUP_BYTE, LAST_GROUP_BYTE = 255, 254
 """Byte of an agent without group, and of groups from 254 on."""
 MAX_EDGES = 300_000
 """With more edges none are drawn: the lines would hide the agents."""
-
-Edges = Int64[np.ndarray, "edges 2"]
-"""Messages as rows (receiver, sender)."""
 
 
 class Links(NamedTuple):
@@ -98,34 +103,36 @@ class FlockPicture:
 
 
 def build_links(
-    flock: Flock, message_graph: Graph | None = None, fixed_graph: Graph | None = None, obstacles: str = "nearest"
+    flock: Flock,
+    compute_message_graph: Callable[[Flock], Graph] | None = None,
+    fixed_graph: Graph | None = None,
+    obstacles: str = "nearest",
 ) -> Links:
     """Return the messages in use and those that were lost.
 
-    Both are empty if the graph with an ideal radio has more than MAX_EDGES edges (see `has_too_many_edges`).
+    Both are empty if the graph with an ideal radio has more than MAX_EDGES edges. These graphs are then not computed,
+    as a dense flock has millions of edges.
 
     Args:
         flock: a batch of one.
-        message_graph: messages in use before the obstacle rule; by default those of an ideal radio, none of them lost.
+        compute_message_graph: returns the messages in use before the obstacle rule; by default they are those of an
+            ideal radio, none of them lost.
         fixed_graph: communication graph of t = 0, for a controller with fixed topology; it then replaces the radius
             graph as the graph of an ideal radio.
         obstacles: obstacle rule: a follower observes the "nearest" obstacle agent within the radius, or "all".
     """
-    if has_too_many_edges(flock, fixed_graph):
+    if _has_too_many_edges(flock, fixed_graph):
         return NO_LINKS
     # The graph with an ideal radio: without receivers that receive nothing and senders that send nothing.
     ideal_graph = _drop_failed_agents(fixed_graph, flock) if fixed_graph is not None else radius_graph(flock)
     all_edges = _apply_obstacle_rule(flock, ideal_graph, obstacles)
-    if message_graph is None:
+    if compute_message_graph is None:
         return Links(all_edges, NO_EDGES)
-    edges = _apply_obstacle_rule(flock, message_graph, obstacles)
-    # Encode each edge as one number, for the set difference.
-    N = flock.shape[1]
-    missing = ~np.isin(all_edges @ [N, 1], edges @ [N, 1])
-    return Links(edges, all_edges[missing])
+    edges = _apply_obstacle_rule(flock, compute_message_graph(flock), obstacles)
+    return Links(edges, subtract_edges(all_edges, edges, flock.shape[1]))
 
 
-def has_too_many_edges(flock: Flock, fixed_graph: Graph | None) -> bool:
+def _has_too_many_edges(flock: Flock, fixed_graph: Graph | None) -> bool:
     """Return whether the graph of an ideal radio has more than MAX_EDGES edges; it takes no memory for them."""
     edges = compute_connectivity(flock).degrees.sum() if fixed_graph is None else len(fixed_graph.senders)
     return bool(edges > MAX_EDGES)
@@ -148,7 +155,9 @@ def _drop_failed_agents(graph: Graph, flock: Flock) -> Graph:
 
 def _apply_obstacle_rule(flock: Flock, graph: Graph, obstacles: str) -> Edges:
     """Return the edges of a graph; with the rule "nearest", without all but each receiver's nearest obstacle agent."""
-    return find_observed_edges(flock, graph) if obstacles == "nearest" else graph.edges(0)
+    if obstacles == "nearest" and (flock.roles[0] == Role.OBSTACLE).any():
+        return find_observed_edges(flock, graph)
+    return graph.edges(0)
 
 
 def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> bytes:
@@ -166,8 +175,10 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     # The origin is the flock's centre without obstacle agents; subtract it in float64, before conversion to float32.
     origin = places[flock.roles[0] != Role.OBSTACLE].mean(axis=0)
     disks = picture.disks - [*origin, 0.0] if len(picture.disks) else picture.disks
-    edges, lost_edges = picture.links
-    sizes = len(places), len(edges), len(lost_edges), len(disks), picture.has_ended, 0
+    can_receive = flock.effective_roles[0] == Role.FOLLOWER
+    edge_lists = [part for edges in picture.links for part in pair_edges(edges, can_receive)]
+    index_type = "<u2" if len(places) <= MAX_SHORT_AGENTS else "<u4"
+    sizes = len(places), len(disks), picture.has_ended, 0, *map(len, edge_lists)
     # After the last frame of a saved flight there are no accelerations: send zeros.
     held_accelerations = picture.accelerations if picture.held_accelerations is None else picture.held_accelerations
     next_step = np.zeros_like(flock.positions) if held_accelerations is None else held_accelerations
@@ -177,8 +188,7 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     return [
         PICTURE_HEADER.pack(*sizes, *origin, *picture.metric_values),
         *(_pack_array(array, "<f4") for array in vectors),
-        _pack_array(edges, "<u4"),
-        _pack_array(lost_edges, "<u4"),
+        *(_pack_array(edges, index_type) for edges in edge_lists),
         _pack_array(flock.roles[0], "u1"),
         _pack_array(groups, "u1"),
         _pack_array(flock.conditions[0], "u1"),

@@ -1,5 +1,7 @@
 /** The legend of lost messages, and the notice that there are too many edges to draw. */
 
+import { hasEdges } from "./player/frames.js";
+
 /** In a smaller flock, a picture without edges means that no agents are within reach of each other. */
 const MIN_AGENTS_FOR_NOTICE = 1000;
 
@@ -31,7 +33,7 @@ export class EdgeNotices {
   /** Show a notice, once until `reset`, if a panel with more than MIN_AGENTS_FOR_NOTICE agents has no edges. */
   notifyHiddenEdges(panels) {
     const hidden = panels.some(
-      ({ agents, edges, lostEdges }) => agents > MIN_AGENTS_FOR_NOTICE && !edges.length && !lostEdges.length,
+      ({ agents, edges, lostEdges }) => agents > MIN_AGENTS_FOR_NOTICE && !hasEdges(edges) && !hasEdges(lostEdges),
     );
     if (!hidden || this.#hasNotified) return;
     this.#hasNotified = true;

@@ -1,6 +1,6 @@
 /** GPU data of the flocks. */
 
-import { FAILURES, FOLLOWER, listGroups, OBSTACLE } from "./frames.js";
+import { FAILURES, listGroups, OBSTACLE } from "./frames.js";
 import { FAILED_COLOUR, GROUP_COLOUR_COUNT, TEXTURE_WIDTH } from "./shaders.js";
 
 export const TRAIL_SECONDS = 1.44; // duration of a trail, in simulated seconds
@@ -12,13 +12,16 @@ export class FlockBuffers {
   trailSlots = []; // older slots, oldest first
   kinds = []; // {start, count} of followers, leaders, obstacle agents and each kind of failure, in that order
   disks = []; // [x, y, radius] in world coordinates
-  edges; // {buffer, count} of messages in use
-  lostEdges; // {buffer, count} of messages that did not arrive
+  /** {pairs, singles} of messages in use, each {buffer, count, type} of indices of agents; singles follow a zero. */
+  edges;
+  /** The same of messages that did not arrive. */
+  lostEdges;
   #gl;
 
   constructor(gl) {
     this.#gl = gl;
-    [this.edges, this.lostEdges] = [0, 1].map(() => ({ buffer: gl.createBuffer(), count: 0 }));
+    const makeBuffer = () => ({ buffer: gl.createBuffer(), count: 0, type: gl.UNSIGNED_SHORT });
+    [this.edges, this.lostEdges] = [0, 1].map(() => ({ pairs: makeBuffer(), singles: makeBuffer() }));
   }
 
   /** Number of segments of a trail: fewer for large flocks, which are seen from further away. */
@@ -41,8 +44,10 @@ export class FlockBuffers {
     const texels = this.#pack(panel);
     const height = texels.length / TEXTURE_WIDTH / 4;
     gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA32F, TEXTURE_WIDTH, height, 0, gl.RGBA, gl.FLOAT, texels);
-    this.#uploadLines(this.edges, panel.edges, panel);
-    this.#uploadLines(this.lostEdges, panel.lostEdges, panel);
+    for (const kind of ["edges", "lostEdges"]) {
+      this.#uploadIndices(this[kind].pairs, panel[kind].pairs, gl.ELEMENT_ARRAY_BUFFER, 0);
+      this.#uploadIndices(this[kind].singles, panel[kind].singles, gl.ARRAY_BUFFER, 1);
+    }
     const [x, y] = panel.origin;
     this.disks = Array.from({ length: panel.disks.length / 3 }, (_, k) => {
       const [dx, dy, radius] = panel.disks.subarray(3 * k);
@@ -58,23 +63,16 @@ export class FlockBuffers {
     this.current = null;
   }
 
-  /**
-   * Upload a line for each message, starting at its receiver. It ends halfway if the sender can receive too, whose own
-   * line is the other half, and else at the sender. Each end is the midpoint of two agents, given by their indices.
-   */
-  #uploadLines(lines, messages, { roles, conditions }) {
+  /** Upload the indices of agents as they are, after a number of zeros. */
+  #uploadIndices(indices, agents, target, zeros) {
     const gl = this.#gl;
-    const ends = new Uint32Array(2 * messages.length);
-    for (let k = 0; k < messages.length; k += 2) {
-      const [receiver, sender] = [messages[k], messages[k + 1]];
-      const canReceive = roles[sender] === FOLLOWER && conditions[sender] === 0;
-      ends[2 * k] = ends[2 * k + 1] = receiver;
-      ends[2 * k + 2] = canReceive ? receiver : sender;
-      ends[2 * k + 3] = sender;
-    }
-    gl.bindBuffer(gl.ARRAY_BUFFER, lines.buffer);
-    gl.bufferData(gl.ARRAY_BUFFER, ends, gl.DYNAMIC_DRAW);
-    lines.count = messages.length;
+    indices.count = agents.length;
+    indices.type = agents instanceof Uint16Array ? gl.UNSIGNED_SHORT : gl.UNSIGNED_INT;
+    if (!indices.count) return;
+    const start = zeros * agents.BYTES_PER_ELEMENT;
+    gl.bindBuffer(target, indices.buffer);
+    gl.bufferData(target, start + agents.byteLength, gl.DYNAMIC_DRAW);
+    gl.bufferSubData(target, start, agents);
   }
 
   /** Return the agents as texels, as shaders.js describes them, and set `kinds`. Failed agents are grey. */

@@ -1,8 +1,9 @@
 /** Parses the server's binary frames; frames.py documents their layout. */
 
-const FORMAT_VERSION = 4;
+const FORMAT_VERSION = 5;
 const HEADER_BYTES = 24;
-const PANEL_BYTES = 88;
+const PANEL_BYTES = 96;
+const MAX_SHORT_AGENTS = 65535; // agents that 16 bits can index
 
 /**
  * Parse a frame. Its arrays are views of the buffer, not copies; positions and disks are relative to the panel's
@@ -24,10 +25,11 @@ export function readFrame(buffer) {
     return array;
   };
   for (let count = data.getUint32(4, true); count > 0; count--) {
-    const [agents, edges, lostEdges, disks, ended] = [0, 4, 8, 12, 16].map((offset) =>
-      data.getUint32(at + offset, true),
+    const [agents, disks, ended, , ...edgeCounts] = Array.from({ length: 8 }, (_, k) =>
+      data.getUint32(at + 4 * k, true),
     );
-    const numbers = [24, 32, 40, 48, 56, 64, 72, 80].map((offset) => data.getFloat64(at + offset, true));
+    const numbers = Array.from({ length: 8 }, (_, k) => data.getFloat64(at + 32 + 8 * k, true));
+    const Indices = agents > MAX_SHORT_AGENTS ? Uint32Array : Uint16Array;
     at += PANEL_BYTES;
     frame.panels.push({
       agents,
@@ -40,10 +42,12 @@ export function readFrame(buffer) {
       velocities: take(Float32Array, 2 * agents),
       accelerations: take(Float32Array, 2 * agents),
       disks: take(Float32Array, 3 * disks),
-      /** Receiver and sender of each message in use. */
-      edges: take(Uint32Array, 2 * edges),
-      /** Receiver and sender of each message that would be in use had it arrived. */
-      lostEdges: take(Uint32Array, 2 * lostEdges),
+      /**
+       * Messages in use, then those that would be in use had they arrived, each as the indices of receiver and sender:
+       * `pairs` in both directions, or from a sender that cannot receive, and `singles` in one direction only.
+       */
+      edges: { pairs: take(Indices, 2 * edgeCounts[0]), singles: take(Indices, 2 * edgeCounts[1]) },
+      lostEdges: { pairs: take(Indices, 2 * edgeCounts[2]), singles: take(Indices, 2 * edgeCounts[3]) },
       roles: take(Uint8Array, agents),
       groups: take(Uint8Array, agents),
       conditions: take(Uint8Array, agents),
@@ -71,6 +75,11 @@ export function countFailed({ conditions }) {
   const counts = FAILURES.map(() => 0);
   for (const condition of conditions) if (condition) counts[condition - 1]++;
   return counts;
+}
+
+/** Return whether there are any messages among the edges of a panel, those in use or the lost ones. */
+export function hasEdges({ pairs, singles }) {
+  return pairs.length + singles.length > 0;
 }
 
 /** Return the different group numbers of a panel's agents, without obstacle agents, in ascending order. */

@@ -193,8 +193,8 @@ export class Scene {
     }
     if (look.trails) this.#drawTrails(flock, { ...view, opacity: palette.trail }, ahead, relative);
     if (look.edges) {
-      this.#drawLines(flock.edges, { ...agents, paint: palette.edge });
-      this.#drawLines(flock.lostEdges, { ...agents, paint: palette.lost });
+      this.#drawEdges(flock.edges, { ...agents, paint: palette.edge });
+      this.#drawEdges(flock.lostEdges, { ...agents, paint: palette.lost });
     }
     rings(obstacles, [0, 1 + size / 8], palette.obstacle);
     // Failed agents are grey: a disc if stopped, a dart if drifting, a hollow dart if silent.
@@ -227,15 +227,25 @@ export class Scene {
     gl.drawArrays(gl.LINES, 0, 2 * (columns + rows));
   }
 
-  /** Draw lines whose `count` ends are in a buffer of FlockBuffers. */
-  #drawLines({ buffer, count }, uniforms) {
+  /** Draw edges of FlockBuffers: pairs as lines between their agents, singles as half a line from the receiver. */
+  #drawEdges({ pairs, singles }, uniforms) {
     const gl = this.#gl;
-    this.#programs.edges(uniforms);
-    gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
-    gl.vertexAttribIPointer(0, 2, gl.UNSIGNED_INT, 0, 0);
-    gl.enableVertexAttribArray(0);
-    gl.drawArrays(gl.LINES, 0, count);
-    gl.disableVertexAttribArray(0);
+    if (pairs.count) {
+      this.#programs.edges(uniforms);
+      gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, pairs.buffer);
+      gl.drawElements(gl.LINES, pairs.count, pairs.type, 0);
+    }
+    if (singles.count) {
+      this.#programs.halfEdges(uniforms);
+      gl.bindBuffer(gl.ARRAY_BUFFER, singles.buffer);
+      const bytes = singles.type === gl.UNSIGNED_SHORT ? 2 : 4;
+      [bytes, 0].forEach((offset, attribute) => {
+        gl.vertexAttribIPointer(attribute, 1, singles.type, bytes, offset); // a zero precedes the first index
+        gl.enableVertexAttribArray(attribute);
+      });
+      gl.drawArrays(gl.LINES, 0, singles.count);
+      for (const attribute of [0, 1]) gl.disableVertexAttribArray(attribute);
+    }
   }
 
   /**

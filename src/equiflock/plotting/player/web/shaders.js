@@ -1,7 +1,7 @@
 /**
  * Shader programs that draw agents, trails, edges, obstacles and the grid.
  *
- * No draw is instanced, and only edges have a vertex buffer: shaders compute vertices from their index and fetch agents
+ * No draw is instanced, and only edges have buffers: shaders compute vertices from their index and fetch agents
  * from a texture. Software renderers draw each instance separately, which takes five times as long for 10,000 darts.
  */
 
@@ -89,10 +89,20 @@ void main() {
   colour = paint;
 }`,
 
+  // A line from agent to agent: the index of a vertex is that of its agent.
   edges: `
-layout(location = 0) in uvec2 ends;  // the vertex is the midpoint of these two agents, which may be the same
 void main() {
-  gl_Position = clip(0.5 * (agent(int(ends.x)).xy + agent(int(ends.y)).xy));
+  gl_Position = clip(agent(gl_VertexID).xy);
+  colour = paint;
+}`,
+
+  // Half a line: from a receiver, with an even index, to the midpoint between it and the sender, the next index.
+  halfEdges: `
+layout(location = 0) in uint self;
+layout(location = 1) in uint previous;
+void main() {
+  vec2 place = agent(int(self)).xy;
+  gl_Position = clip(gl_VertexID % 2 == 0 ? place : 0.5 * (place + agent(int(previous)).xy));
   colour = paint;
 }`,
 
