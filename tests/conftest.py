@@ -77,6 +77,7 @@ BROWSER = [
     HERE / "viewer/test_address.py",
     HERE / "viewer/test_drawing.py",
     HERE / "viewer/test_environment_page.py",
+    HERE / "viewer/test_inspection_page.py",
     HERE / "viewer/test_laws_page.py",
     HERE / "viewer/test_layout.py",
     HERE / "viewer/test_modules.py",

@@ -72,6 +72,8 @@ function bindKeys(view) {
     l: click("link"),
     "?": click("help"),
     1: () => chooseTool(view, "pan"),
+    5: () => chooseTool(view, "inspect"),
+    escape: () => view.inspector.close(),
     "+": () => view.tools.zoom(1.25),
     "=": () => view.tools.zoom(1.25),
     "-": () => view.tools.zoom(0.8),

@@ -1,11 +1,12 @@
 /** The camera of a panel: centre and scale of a view that follows the flock unless the user moves it. */
 
-import { OBSTACLE } from "./frames.js";
+import { OBSTACLE, placeAgent } from "./frames.js";
 
 const SAMPLE_SIZE = 400; // agents sampled to locate the flock
 const MARGIN = 1.25; // extent of the view over that of the flock
 const MAX_SPREAD_FACTOR = 2.5; // maximum extent over the initial one: a flock that bursts is not zoomed out for
 const EASE_SECONDS = 0.45; // time constant of the easing
+const AGENT_EXTENT = 3; // extent of the view of one agent, in communication radii
 const MIN_SCALE = 0.05; // css pixels per world unit
 const MAX_SCALE = 600;
 
@@ -31,6 +32,8 @@ export class Camera {
   following = true;
   /** Whether to follow and fit every agent, including stragglers, instead of most of the flock. */
   fitsAll = false;
+  /** Index of the agent to follow in place of the flock, or null; undefined while its index is unknown. */
+  agent = null;
   /** Whether a pointer is pressed: the camera then stands still, so that the target stays under the pointer. */
   isHeld = false;
   /** Whether the scale fits the flock while following; zooming ends it. */
@@ -38,6 +41,7 @@ export class Camera {
 
   #commRadius;
   #agents = 0; // agent count of the last sample; samples of different flocks are not compared
+  #place = null; // of the followed agent at the last picture
   #xs = []; // the sample, in world coordinates
   #ys = [];
   #middle = null; // of the flock; null before the first sample
@@ -61,6 +65,10 @@ export class Camera {
    */
   trackFlock(panel, ahead) {
     const { origin, positions, velocities, accelerations, roles, conditions } = panel;
+    if (this.agent !== null) {
+      if (this.agent < roles.length) this.#trackAgent(placeAgent(panel, this.agent, ahead));
+      return;
+    }
     // Failed agents are ignored, unless all have failed.
     const works = conditions.some((condition, i) => !condition && roles[i] !== OBSTACLE);
     const stride = Math.max(1, Math.ceil(roles.length / SAMPLE_SIZE));
@@ -94,6 +102,17 @@ export class Camera {
     this.#extent = Math.max(MARGIN * quantile(distances, 0.9), 2 * this.#commRadius);
     this.#firstExtent ||= this.#extent;
     this.#extent = Math.min(this.#extent, MAX_SPREAD_FACTOR * this.#firstExtent);
+  }
+
+  /** Move along with the followed agent, given its place, and set centre and extent to those of its view. */
+  #trackAgent(place) {
+    if (this.following && !this.isHeld && this.#place) {
+      this.x += place[0] - this.#place[0];
+      this.y += place[1] - this.#place[1];
+    }
+    this.#place = this.#middle = place;
+    this.#extent = AGENT_EXTENT * this.#commRadius;
+    this.#agents = 0; // the sample of the flock is outdated
   }
 
   /** Set centre and extent to fit every agent, failed ones included; `at(k)` is coordinate k relative to the origin. */
@@ -160,8 +179,15 @@ export class Camera {
     return [viewport.width / 2 + (x - this.x) * this.scale, viewport.height / 2 - (y - this.y) * this.scale];
   }
 
+  /** Follow one agent, and show what is around it, by easing. */
+  followAgent(agent) {
+    this.resumeFollowing();
+    this.agent = agent;
+  }
+
   /** Follow and fit most of the flock again, by easing. */
   resumeFollowing() {
+    this.agent = this.#place = null;
     this.following = true;
     this.fitting = true;
     this.fitsAll = false;
