@@ -58,6 +58,7 @@ def test_an_agent_of_two_live_flights_is_inspected_and_followed(server: Running,
     wait_for(page, f"view.frame.step > {step + 5} && Math.hypot(...{offset}) < 0.3")
     page.keyboard.press("f")
     wait_for(page, "view.screen.cameras.every((camera) => camera.agent === null)")
+    pause(page)
     # While agents are removed, the same agent is shown; once it is removed itself, the card says so.
     for remove, shown in ((2, "Agent 6"), (6, "not in the flock")):
         place = look(page, f"[0, 1].map((k) => panel.origin[k] + panel.positions[{2 * remove} + k])")

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 import equiflock as ef
 from equiflock._runtime.checks import is_finite
 from equiflock.controllers.registry import controller_options
+from equiflock.controllers.trained import DESCRIPTIONS
 from equiflock.viewer.setting import Setting
 from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, leave, look, pause, the_session, wait_for
@@ -24,6 +25,7 @@ def options_of(server: Running, panel: int = 0) -> Any:
 def test_a_slider_changes_the_law_in_flight_and_a_reset_keeps_it(server: Running, open_page: Open) -> None:
     page = open_page(server)
     expect(page.locator("#controller-law")).to_be_hidden()  # a network has no numbers to play with
+    expect(page.locator("#controller-help")).to_have_text(DESCRIPTIONS["starling"])
     page.locator("#controller").select_option("cucker-smale-local")
     wait_for(page, "view.state.setting.controller === 'cucker-smale-local' && view.connection.idle")
     expect(page.locator("#controller-law")).to_be_visible()

@@ -47,6 +47,12 @@ BOXES = """() => {
   });
 }"""
 
+# Names, widths and heights of what is pressed; a label belongs to its input.
+TARGETS = """(all) => all.map((element) => {
+  const { width, height } = (element.closest("label") ?? element).getBoundingClientRect();
+  return [element.id || element.outerHTML.slice(0, 60), width, height];
+})"""
+
 
 def visible(page: Page) -> list[dict[str, Any]]:
     return [{**box, "number": i} for i, box in enumerate(page.evaluate(BOXES))]
@@ -72,8 +78,15 @@ def check(page: Page, width: int, height: int) -> None:
             assert hidden <= 1, element
     for element in ("#tools", "#transport"):
         assert page.locator(element).evaluate("(e) => e.scrollHeight - e.clientHeight") <= 1, element
-    for size in page.locator(".floating button:visible").evaluate_all("(all) => all.map((e) => e.clientWidth)"):
-        assert size >= 36  # a finger's
+    if page.evaluate("() => matchMedia('(pointer: coarse)').matches"):  # then targets have the size of a finger
+        for name, target, height in page.locator("button:visible, select:visible, summary:visible").evaluate_all(
+            TARGETS
+        ):
+            assert min(target, height) >= 40, name
+        for name, _, height in page.locator("input:visible:not([type=radio]), .segments span:visible").evaluate_all(
+            TARGETS
+        ):
+            assert height >= 40, name
 
 
 @contextmanager

@@ -181,6 +181,9 @@ def test_the_slider_of_a_number_goes_to_four_times_its_default_in_round_steps(
         ("cucker-smale-singular-local", "Cucker-Smale-Singular, local"),
         ("cucker-smale:beta=1:clamp=none", "Cucker-Smale, beta 1, clamp none"),
         ("tanner-dynamic", "Tanner, dynamic"),
+        ("etdagnn-robust:2", "ETDAGNN, robust, seed 2"),
+        ("tdagnn-segregation", "TDAGNN, segregation"),
+        ("tdagnn-tf-mean", "TDAGNN-TF-mean"),
         ("runs/mine/weights.safetensors", "weights.safetensors"),
     ],
 )

@@ -188,6 +188,10 @@ def test_enter_in_a_box_returns_the_focus_to_the_flock(server: Running, open_pag
     wait_for(page, "panel.agents === 20")
     page.keyboard.press("3")
     assert look(page, "view.tools.tool") == "obstacle"
+    page.locator("#scene").click()
+    expect(page.locator("#notices")).to_have_text("Drag to draw an obstacle.")
+    page.keyboard.press("4")
+    expect(page.locator("#notices")).to_be_empty()  # it was about the other tool
     expect(page.locator("#agents")).to_have_value("20")
     page.locator("#agents").fill("77")
     page.locator("#agents").press("Escape")
@@ -197,11 +201,39 @@ def test_enter_in_a_box_returns_the_focus_to_the_flock(server: Running, open_pag
     assert look(page, "panel.agents") == 20
 
 
-def test_dark_and_light_can_be_changed(server: Running, open_page: Open) -> None:
-    page = open_page(server, color_scheme="light")
+def test_the_theme_is_that_of_the_system_until_the_user_chooses(server: Running, open_page: Open) -> None:
+    page = open_page(server, color_scheme="light", reduced_motion="reduce")
     assert pixels(page)[5, 500].mean() > 0.9
-    page.get_by_role("button", name="Light or dark").click()
+    page.emulate_media(color_scheme="dark")
     wait_until(lambda: pixels(page)[5, 500].mean() < 0.15)
+    page.get_by_role("button", name="Switch to light theme").click()
+    wait_until(lambda: pixels(page)[5, 500].mean() > 0.9)
+    expect(page.get_by_role("button", name="Switch to dark theme")).to_be_visible()
+    page.emulate_media(color_scheme="light")
+    # The system asked for less motion, too: the flight waits, and the camera jumps.
+    assert not look(page, "view.playing")
+    expect(page.locator("#notices")).to_contain_text("Paused, as your system asks for less motion.")
+    page.keyboard.press("-")
+    before = look(page, "view.screen.cameras[0].scale")
+    count = look(page, "view.screen.pictureCount")
+    page.keyboard.press("f")
+    wait_for(page, f"view.screen.pictureCount > {count}")
+    assert look(page, "view.screen.cameras[0].scale") == pytest.approx(before / 0.8)
+    page.locator("#notices").get_by_role("button", name="Play").click()
+    wait_for(page, "view.frame.step > 2")
+    expect(page.locator("#notices")).to_be_empty()
+
+
+def test_the_label_of_the_grid_follows_the_camera(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    pause(page)
+    label = page.locator(".scale")
+    before = label.inner_text()
+    for _ in range(8):
+        page.keyboard.press("-")
+    expect(label).not_to_have_text(before)
+    page.keyboard.press("f")
+    expect(label).to_have_text(before)  # long after the last metrics
 
 
 def test_the_page_can_be_used_on_a_phone(server: Running, open_page: Open) -> None:
@@ -209,6 +241,12 @@ def test_the_page_can_be_used_on_a_phone(server: Running, open_page: Open) -> No
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("button", name="Pause").tap()
     wait_for(page, "!view.playing")
+    page.get_by_role("button", name="Help").tap()
+    words = page.get_by_role("dialog").inner_text()
+    assert "tap an agent" in words
+    for word in ("wheel", "arrow", "click"):
+        assert word not in words
+    page.get_by_role("button", name="Close", exact=True).tap()
     page.get_by_role("button", name="Remove agents").tap()
     page.touchscreen.tap(*on_screen(page, "0"))
     wait_for(page, "panel.agents < 40")

@@ -225,7 +225,9 @@ def test_scattering_raises_the_velocity_variance(server: Running, open_page: Ope
 
 
 def test_the_checkbox_switches_the_orbit_technique(server: Running, open_page: Open) -> None:
-    page = open_page(server, "#scenario=obstacles")
+    page = open_page(server)
+    expect(page.get_by_label("Orbit technique")).to_be_hidden()  # without obstacles
+    page.evaluate("() => flockView.actions.addDisk({ x: 9, y: 9, radius: 0.3 })")
     page.get_by_label("Orbit technique").uncheck()
     page.wait_for_function("() => flockView.connection.idle")
     session = the_session(server)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import pytest
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
-from equiflock.controllers.trained import bundled_names
+from equiflock.controllers.trained import DESCRIPTIONS, bundled_names, bundled_weights_path
 from equiflock.scenarios import scenario, scenario_names
 from equiflock.viewer.setting import Setting
 from equiflock.viewer.viewer_config import ViewerConfig, list_laws, list_scenarios
@@ -159,6 +160,15 @@ def test_laws_are_listed_in_alphabetical_order_without_networks() -> None:
     assert names == sorted(names)
     assert {"reynolds", "tanner", "cucker-smale", "cucker-smale-local"} <= set(names)
     assert not set(names) & set(bundled_names())
+
+
+def test_every_network_has_a_description(tmp_path: Path) -> None:
+    assert set(DESCRIPTIONS) == set(bundled_names())
+    path = tmp_path / "mine.safetensors"
+    shutil.copy(bundled_weights_path("etdagnn"), path)
+    networks = ViewerConfig(weights=(path,)).to_dict()["networks"]
+    assert networks[str(path)] == "A file of weights: etdagnn, trained on tanner in flocking."
+    assert networks["etdagnn-robust"] == DESCRIPTIONS["etdagnn-robust"]
 
 
 def test_a_law_is_listed_with_its_options() -> None:

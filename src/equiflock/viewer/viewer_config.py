@@ -15,6 +15,7 @@ from equiflock._runtime.specs import list_choices, read_annotations, read_field_
 from equiflock._runtime.threads import MAX_SMALL_FLOCK
 from equiflock.controllers import controller_names, load
 from equiflock.controllers.classical.pair_law import sum_over_all_pairs
+from equiflock.controllers.networks.weights import describe_weights
 from equiflock.controllers.registry import (
     WEIGHTS_SUFFIX,
     ControllerOption,
@@ -22,7 +23,7 @@ from equiflock.controllers.registry import (
     find_definition,
     parse_controller_name,
 )
-from equiflock.controllers.trained import bundled_names, bundled_seeds
+from equiflock.controllers.trained import DESCRIPTIONS, bundled_names, bundled_seeds
 from equiflock.features import paper_senses
 from equiflock.observations.aggregation import observe
 from equiflock.plotting.player.frames import pack_frame
@@ -136,6 +137,7 @@ class ViewerConfig:
             "laws": list_laws((*controller_names(), *self.controllers_with_units)),
             "trained": {name: list(bundled_seeds(name)) for name in bundled_names()},
             "weights": [str(path) for path in self.weights],
+            "networks": {**DESCRIPTIONS, **{str(path): describe_weights(path) for path in self.weights}},
             "max_disks": MAX_DISKS,
             "bodies": list_bodies(),
             "flocks": min((len(run.steps) for run in self.flights), default=0),

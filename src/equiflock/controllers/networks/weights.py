@@ -90,6 +90,16 @@ def read_weights(path: str | os.PathLike[str]) -> Weights:
     return Weights(tensors, name, options, orbit, _read_longest_time_step(metadata, path))
 
 
+def describe_weights(path: str | os.PathLike[str]) -> str:
+    """Return in one sentence which network a file holds and, if its recipe says so, what it imitates and where."""
+    metadata = read_tensors(path, FORMAT)[1]
+    text = f"A file of weights: {metadata.get('network', 'a network')}"
+    recipe = metadata.get("recipe")
+    if not isinstance(recipe, Mapping) or not {"expert", "scenario"} <= set(recipe):
+        return f"{text}."
+    return f"{text}, trained on {recipe['expert']} in {recipe['scenario']}."
+
+
 def read_training_radius(path: str | os.PathLike[str]) -> float:
     """Return the R of the training: `comm_radius` in a file's recipe, or in its scenario's options; 1 without both."""
     recipe = read_tensors(path, FORMAT)[1].get("recipe")

@@ -21,6 +21,17 @@ PAPER_SEEDS = range(5)
 DEFAULT_CONTROLLER = "starling"
 """Controller of commands and of the live page, unless another one is chosen."""
 WEIGHTS_DIR = Path(__file__).parent
+DESCRIPTIONS = {
+    "tdagnn": "The paper's baseline: a network of numbers, whose output does not turn with the flock.",
+    "tdagnn-tf": "TDAGNN without the second tanh, which bounds its output.",
+    "tdagnn-tf-mean": "TDAGNN-TF with means over neighbours in place of sums.",
+    "etdagnn": "The paper's equivariant network: its output turns with the flock. It imitates Tanner's law.",
+    "etdagnn-robust": "ETDAGNN, trained with lost and delayed messages and with slow, weak bodies.",
+    "etdagnn-segregation": "ETDAGNN that parts a flock into its groups, trained on the law of segregation.",
+    "tdagnn-segregation": "TDAGNN that parts a flock into its groups, trained on the law of segregation.",
+    "starling": "The default: calm for flocks of 5 to 1,600 agents and time steps of 1 to 50 ms.",
+}
+"""What each bundled network is, in one sentence."""
 
 
 def bundled_names() -> tuple[str, ...]:

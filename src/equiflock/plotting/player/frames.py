@@ -70,7 +70,7 @@ class FlockPicture:
 
     flock: Flock
     accelerations: Vectors | None
-    """(1, N, D), commanded accelerations; None after the last frame."""
+    """(1, N, D), commanded accelerations, the last ones once the flight has ended; None if there never were any."""
     disks: Float64[np.ndarray, "M 3"]
     """x, y and radius of each disk obstacle."""
     links: Links = NO_LINKS
@@ -179,7 +179,7 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     edge_lists = [part for edges in picture.links for part in pair_edges(edges, can_receive)]
     index_type = "<u2" if len(places) <= MAX_SHORT_AGENTS else "<u4"
     sizes = len(places), len(disks), picture.has_ended, 0, *map(len, edge_lists)
-    # After the last frame of a saved flight there are no accelerations: send zeros.
+    # A saved flight of one frame has no accelerations: send zeros.
     held_accelerations = picture.accelerations if picture.held_accelerations is None else picture.held_accelerations
     next_step = np.zeros_like(flock.positions) if held_accelerations is None else held_accelerations
     vectors = places - origin, flock.velocities[0, :, :2], next_step[0, :, :2], disks

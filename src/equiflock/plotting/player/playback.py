@@ -59,15 +59,16 @@ class Playback:
         return [self._make_picture(run, self.frame) for run in self.runs]
 
     def _make_picture(self, run: Trajectory, frame: int) -> FlockPicture:
-        """Return the picture of one flight at a frame."""
+        """Return the picture of one flight at a frame; where no command follows, it has those that came last."""
         flock = run.flock(frame)
-        accelerations = held = None
-        if frame < len(run.accelerations):  # the last frame has none
-            accelerations, held = run.accelerations[frame], _compute_held_accelerations(run, frame)
+        # Half a step allows for the rounding of times.
+        in_flight = run.times < (int(run.steps[0]) - 0.5) * run.time_step
+        last_command = min(int(np.count_nonzero(in_flight)), len(run.accelerations)) - 1
+        accelerations = run.accelerations[min(frame, last_command)] if last_command >= 0 else None
+        held = _compute_held_accelerations(run, frame) if frame < len(run.accelerations) else np.zeros(flock.shape)
         # Lost messages are not saved: show all links within the communication radius.
         links = build_links(flock) if self.edges else NO_LINKS
-        # Half a step allows for the rounding of times.
-        has_ended = float(run.times[frame]) >= (int(run.steps[0]) - 0.5) * run.time_step
+        has_ended = not in_flight[frame]
         return FlockPicture(flock, accelerations, obstacle_disks(flock), links, has_ended, held)
 
     def to_dict(self, stop: Stop | None = None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ export class Controls {
   constructor(welcome, onChange, onEnvironment, onLaw) {
     this.trained = welcome.trained;
     this.environment = new EnvironmentControls(welcome.bodies, onEnvironment);
-    this.laws = MENUS.map((id, panel) => new LawControls(id, welcome.laws, (options) => onLaw(panel, options)));
+    this.laws = MENUS.map((id, panel) => new LawControls(id, welcome, (options) => onLaw(panel, options)));
     for (const id of MENUS) {
       const none = id === "compare" ? [["", "none"]] : [];
       fillSelect(byId(id), [

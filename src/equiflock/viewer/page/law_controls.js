@@ -29,10 +29,11 @@ function roundDown(number) {
   return Number((digit * unit).toPrecision(1));
 }
 
-/** Inputs for the options of one panel's law. */
+/** The description of one panel's controller and, if it is a law, inputs for its options. */
 export class LawControls {
   #id;
   #laws;
+  #networks;
   #onChange;
   #shownName = null;
   /** Options that differ from their defaults. */
@@ -40,25 +41,29 @@ export class LawControls {
 
   /**
    * @param {string} id id of the menu that selects the controller
-   * @param {object[]} laws each with name, help and options: {name, kind, default, help, choices, may_be_none,
-   *   must_be_positive}
+   * @param {object} welcome the server's welcome message: `laws`, each with name, help and options: {name, kind, default,
+   *   help, choices, may_be_none, must_be_positive}; `networks`, a description for each name or file
    * @param {function(object): void} onChange called with all options that differ from their defaults, repeatedly while
    *   a slider is dragged; {} if the user restores the defaults
    */
-  constructor(id, laws, onChange) {
+  constructor(id, { laws, networks }, onChange) {
     this.#id = id;
     this.#laws = laws;
+    this.#networks = networks;
     this.#onChange = onChange;
     byId(`${id}-defaults`).onclick = () => onChange({});
   }
 
-  /** Show the values of a law's options (those not given: defaults); hide the controls if it has none or is no law. */
+  /** Show what a controller is, and the values of a law's options (those not given: defaults). */
   show(name, options) {
     const law = this.#laws.find((each) => each.name === name);
     const offered = law?.options ?? [];
+    // A network's name may end with the seed of its training.
+    const help = law?.help ?? this.#networks[name] ?? this.#networks[name?.replace(/:\d+$/, "")] ?? "";
     byId(`${this.#id}-law`).hidden = !offered.length;
     if (this.#shownName !== name) {
-      byId(`${this.#id}-help`).textContent = law?.help ?? "";
+      byId(`${this.#id}-help`).textContent = help;
+      byId(`${this.#id}-help`).hidden = !help;
       byId(`${this.#id}-options`).replaceChildren(...offered.map((option) => this.#makeRow(option)));
     }
     this.#shownName = name;

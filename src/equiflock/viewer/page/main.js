@@ -1,6 +1,8 @@
 /** Starts the page: creates the view, and binds buttons and keys. */
 
 import { byId, make } from "./player/dom.js";
+import { reducedMotion } from "./player/motion.js";
+import { bindTheme } from "./theme.js";
 import { acceptsTyping } from "./tools.js";
 import { View } from "./view.js";
 
@@ -9,12 +11,6 @@ function chooseTool(view, tool) {
   view.tools.selectTool(tool);
   for (const button of document.querySelectorAll("[data-tool]"))
     button.setAttribute("aria-pressed", button.dataset.tool === tool);
-}
-
-/** Show a theme, "dark" or "light", and remember it in the browser. */
-function changeTheme(view, theme) {
-  document.documentElement.dataset.theme = view.screen.theme = theme;
-  localStorage.setItem("theme", theme);
 }
 
 /** Copy the page's address to the clipboard or, if that fails, show it in a notice. */
@@ -27,6 +23,12 @@ async function copyLink(view) {
   }
 }
 
+/** Switch the orbit technique on or off; without obstacles, show a notice. */
+function toggleOrbit(view) {
+  if (byId("orbit-row").hidden) view.notices.show("No obstacles: draw one with the obstacle tool (3).");
+  else byId("orbit").click();
+}
+
 /** Bind the buttons, checkboxes, sliders and menus outside of the form. */
 function bindButtons(view) {
   const press = {
@@ -35,7 +37,6 @@ function bindButtons(view) {
     reset: () => view.reset(),
     scatter: () => view.actions.scatter(),
     follow: () => view.follow(),
-    theme: () => changeTheme(view, view.screen.theme === "dark" ? "light" : "dark"),
     help: () => {
       byId("guide").showModal();
       byId("guide").scrollTop = 0; // the focus is on the button at its end
@@ -81,7 +82,7 @@ function bindKeys(view) {
   const live = {
     s: click("scatter"),
     n: click("another"),
-    o: click("orbit"),
+    o: () => toggleOrbit(view),
     x: click("fail-one"),
     backspace: () => view.actions.clearDisks(),
     2: () => chooseTool(view, "lead"),
@@ -128,18 +129,19 @@ function returnFocus(view) {
 
 try {
   const view = new View();
-  changeTheme(
-    view,
-    localStorage.getItem("theme") ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark"),
-  );
+  bindTheme(view.screen);
   bindButtons(view);
   bindKeys(view);
   returnFocus(view);
   showIcons();
   chooseTool(view, "pan");
-  view.play(true);
+  view.play(!reducedMotion.matches);
+  if (reducedMotion.matches) {
+    const action = { text: "Play", onPress: () => view.play(true) };
+    view.notices.show("Paused, as your system asks for less motion.", { id: "paused", sticky: true, action });
+  }
   addEventListener("hashchange", () => view.readAddress());
-  for (const event of ["pointermove", "pointerdown", "wheel"])
+  for (const event of ["pointermove", "pointerdown", "wheel", "keydown"])
     addEventListener(event, () => view.screen.requestRedraw(), { passive: true });
   /** For debugging and tests. */
   globalThis.flockView = view;

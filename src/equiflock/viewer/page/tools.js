@@ -19,6 +19,8 @@ const LEADER_GAIN = 1.5,
   MAX_LEADER_SPEED = 6;
 const ARROW_SPEED_STEP = 0.4;
 const STEER_MEMORY_MS = 300;
+/** Id of notices about the use of a tool. */
+const NOTICE = "tool";
 
 const ARROW_DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
@@ -55,8 +57,11 @@ export class Tools {
     canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
   }
 
-  /** Select "pan", "lead", "obstacle", "remove" or "inspect", and end the current drag. */
+  /**
+   * Select "pan", "lead", "obstacle", "remove" or "inspect", and end the current drag; notices about the last tool go.
+   */
   selectTool(tool) {
+    this.view.notices.dismiss(NOTICE);
     this.tool = tool;
     this.#hover = null;
     this.releaseDrag();
@@ -107,7 +112,7 @@ export class Tools {
     if (!(key in ARROW_DIRECTIONS)) return false;
     const now = this.view.computeLeaderVelocity();
     if (!now) {
-      this.view.notices.show("No leaders: select the leader tool (2) and click an agent.");
+      this.view.notices.show("No leaders: select the leader tool (2) and click an agent.", { id: NOTICE });
       return true;
     }
     // Keys may arrive faster than the frames that show their effect.
@@ -227,12 +232,13 @@ export class Tools {
     const { disk, agent } = double ? last : drag;
     this.#lastClick = { time, x, y, disk, agent };
     if (this.tool === "lead") {
+      this.view.notices.dismiss(NOTICE);
       if (agent >= 0) this.view.actions.toggleLeader(agent);
-      else this.view.notices.show("No agent here: click on one.", { isError: true });
+      else this.view.notices.show("No agent here: click on one.", { id: NOTICE, isError: true });
     }
     if (this.tool === "inspect") this.view.inspector.inspect(agent);
     if (this.tool !== "obstacle") return;
-    if (disk.index < 0) this.view.notices.show("Drag to draw an obstacle.");
+    if (disk.index < 0) this.view.notices.show("Drag to draw an obstacle.", { id: NOTICE });
     else if (double) {
       this.view.actions.removeDisk(disk.index);
       this.#lastClick = { time: -Infinity }; // a third click starts a new double click
@@ -270,7 +276,7 @@ export class Tools {
     const { roles, positions, origin } = this.view.frame.panels[panel];
     const leaders = [...roles.keys()].filter((i) => roles[i] === LEADER);
     if (!leaders.length) {
-      this.view.notices.show("No leaders: click an agent first.");
+      this.view.notices.show("No leaders: click an agent first.", { id: NOTICE });
       return;
     }
     const mean = (offset) => leaders.reduce((sum, i) => sum + positions[2 * i + offset], 0) / leaders.length;

@@ -6,7 +6,7 @@ import { Connection } from "./connection.js";
 import { Controls, showLook } from "./controls.js";
 import { byId } from "./player/dom.js";
 import { EdgeNotices } from "./edge_notices.js";
-import { computeLeaderVelocity } from "./player/frames.js";
+import { computeLeaderVelocity, OBSTACLE } from "./player/frames.js";
 import { Inspector } from "./inspector.js";
 import { Notices, showCompiling, showFailure, showSaveStatus } from "./notices.js";
 import { showFlockChoice, showPlayback } from "./playback.js";
@@ -102,6 +102,7 @@ export class View {
       this.clock.clear();
       this.connection.ask({ command: "seek", frame: 0 });
     }
+    if (playing) this.notices.dismiss("paused");
     this.#recordFrames(this.clock.play(playing));
     byId("play").classList.toggle("playing", playing);
     byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
@@ -341,10 +342,11 @@ export class View {
   }
 }
 
-/** Show the time, whether the camera follows, and the number of pictures per second. */
+/** Show the time, whether the camera follows, the number of pictures per second, and what only obstacles need. */
 function showStatus({ picture: { frame }, duration, cameras, rate }) {
   const time = frame.time.toFixed(2);
   byId("time").textContent = duration === null ? `${time} s` : `${time} / ${duration.toFixed(2)} s`;
   byId("follow").setAttribute("aria-pressed", cameras[0].following && cameras[0].agent === null);
   byId("rate").textContent = rate ? `${rate} fps` : "";
+  byId("orbit-row").hidden = duration !== null || !frame.panels[0].roles.includes(OBSTACLE);
 }

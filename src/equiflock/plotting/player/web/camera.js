@@ -1,6 +1,7 @@
 /** The camera of a panel: centre and scale of a view that follows the flock unless the user moves it. */
 
 import { OBSTACLE, placeAgent } from "./frames.js";
+import { reducedMotion } from "./motion.js";
 
 const SAMPLE_SIZE = 400; // agents sampled to locate the flock
 const MARGIN = 1.25; // extent of the view over that of the flock
@@ -133,12 +134,12 @@ export class Camera {
 
   /**
    * Ease towards the flock for `seconds` of real time, and towards the scale that fits it unless the user has zoomed.
-   * The first call arrives at once. Nothing changes before `trackFlock`, or if the camera does not follow or is held.
+   * The first call arrives at once, and every call if the system asks for less motion. Nothing changes before `trackFlock`, or if the camera does not follow or is held.
    * @param {number} coveredPixels css pixels above and below the flock that titles and buttons may cover
    */
   easeToFlock(seconds, viewport, coveredPixels = 0) {
     if (!this.#middle || !this.following || (this.isHeld && !this.#skipEasing)) return;
-    const step = this.#skipEasing ? 1 : 1 - Math.exp(-seconds / EASE_SECONDS);
+    const step = this.#skipEasing || reducedMotion.matches ? 1 : 1 - Math.exp(-seconds / EASE_SECONDS);
     this.#skipEasing = false;
     this.x += step * (this.#middle[0] - this.x);
     this.y += step * (this.#middle[1] - this.y);

@@ -3,6 +3,7 @@
 /** Names of controllers that capitals alone do not give. */
 const DISPLAY_NAMES = {
   tanner: "Tanner, centralized",
+  "tanner-bounded": "Tanner, bounded",
   "tanner-dynamic": "Tanner, dynamic",
   "tanner-fixed": "Tanner, fixed",
   tdagnn: "TDAGNN",
@@ -10,6 +11,8 @@ const DISPLAY_NAMES = {
   "tdagnn-tf-mean": "TDAGNN-TF-mean",
   etdagnn: "ETDAGNN",
 };
+/** Networks of which there are several trainings: `etdagnn-robust` becomes ETDAGNN, robust. */
+const TRAINING = /^(e?tdagnn)-(.+)$/;
 
 /**
  * Format a controller's name for display: `etdagnn:3` becomes ETDAGNN, seed 3; `a-b:beta=1` becomes A-B, beta 1; a
@@ -18,7 +21,9 @@ const DISPLAY_NAMES = {
 export function formatControllerName(name) {
   const [, head, options] = name.match(/^([\w-]+)(?::(.*))?$/) ?? [];
   if (!head) return name.split("/").at(-1); // a file
-  const displayName = DISPLAY_NAMES[head] ?? capitalizeName(head);
+  const [, network, training] = (head in DISPLAY_NAMES ? null : head.match(TRAINING)) ?? [];
+  const displayName =
+    DISPLAY_NAMES[head] ?? (network ? `${DISPLAY_NAMES[network]}, ${training}` : capitalizeName(head));
   if (!options) return displayName;
   const details = /^\d+$/.test(options) ? `seed ${options}` : options.replaceAll(":", ", ").replaceAll("=", " ");
   return `${displayName}, ${details}`;

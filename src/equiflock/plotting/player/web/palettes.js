@@ -3,8 +3,9 @@
 /**
  * Colours of each theme, "#rrggbb" or "#rrggbbaa". Agents are coloured by heading: oklch(lightness chroma heading) as
  * in CSS, with the angle from the x axis as hue. If there are several groups, each has one of the colours `groups`
- * instead, most of them after Okabe and Ito, which colour-blind readers can distinguish, the first two best. They
- * differ from the colours of the two panels' curves. Failed agents have the colour `failed`. `brush`, `obstacle` and
+ * instead, most of them after Okabe and Ito, which colour-blind readers can distinguish, the first two best; on the light
+ * background some are darker. They differ from the colours of the two panels' curves. Everything but grid, trails and
+ * the inside of disks has a contrast of 3 or more with the background. Failed agents have the colour `failed`. `brush`, `obstacle` and
  * `lead` are also the kinds of highlights.
  */
 export const PALETTES = {
@@ -12,8 +13,8 @@ export const PALETTES = {
     background: "#0b0f17",
     hairline: "#2a3344",
     grid: "#9fb4d816",
-    edge: "#a9bfe638",
-    lost: "#ff6b6b66",
+    edge: "#a9bfe678",
+    lost: "#ff6b6ba0",
     failed: "#7d8696",
     ink: "#ffffff",
     disk: "#7c5cf02e",
@@ -31,15 +32,15 @@ export const PALETTES = {
     background: "#fbfaf7",
     hairline: "#d8d4ca",
     grid: "#3b332012",
-    edge: "#3a425533",
-    lost: "#d9363e59",
-    failed: "#8f939b",
+    edge: "#3a425592",
+    lost: "#d9363eb8",
+    failed: "#757a83",
     ink: "#14171f",
     disk: "#7c5cf024",
     obstacle: "#7c4fe0",
     brush: "#d9363e",
     lead: "#15924a",
-    groups: ["#4b2e63", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#d55e00", "#0072b2", "#8c8c8c"],
+    groups: ["#4b2e63", "#009e73", "#b8608f", "#b87900", "#2f8fc4", "#d55e00", "#0072b2", "#808080"],
     link: "#1f6fb5",
     channels: ["#a87900", "#d1431f", "#8a3fc4", "#00876a", "#c7307f", "#4f7d0c", "#7d6330", "#566073"],
     lightness: 0.6,

@@ -135,7 +135,6 @@ export class Screen {
       frame.panels.forEach((panel, i) => {
         this.#display.showVisibility(i, this.cameras[i].isFlockVisible(panel, views[i]));
       });
-      this.#display.showGridSpacing(computeVisibleSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
       this.#onUpdate(this);
     }
     if (!this.#rateSample.at) this.#rateSample.at = now;
@@ -156,6 +155,7 @@ export class Screen {
       this.cameras[i].easeToFlock(seconds, views[i], this.#coveredPixels);
     });
     Camera.shareScale(this.cameras);
+    this.#display.showGridSpacing(computeVisibleSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
     this.#scene.draw(frame, ahead, this.cameras, { ...look, commRadius: this.commRadius });
     const style = { commRadius: this.commRadius, theme: this.theme };
     this.#inspectionLayer.draw(frame, ahead, this.cameras, views, style, inspection);
