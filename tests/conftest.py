@@ -82,6 +82,7 @@ BROWSER = [
     HERE / "viewer/test_layout.py",
     HERE / "viewer/test_modules.py",
     HERE / "viewer/test_page.py",
+    HERE / "viewer/test_player.py",
     HERE / "viewer/test_scenarios.py",
 ]
 """Files with tests in a browser, which share one: a second browser would double the cost."""

@@ -32,6 +32,7 @@ from equiflock.observations.aggregation import DelayedAggregation, observe
 from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
+from equiflock.plotting.player.embedding import FlightPlayer, show
 from equiflock.protocols import Body, BodyStep, Ending, LocalController, Moment, PrivilegedController, StatefulBody
 from equiflock.scenarios import (
     Flocking,
@@ -73,6 +74,7 @@ __all__ = [
     "FastForward",
     "Flight",
     "FlightComparison",
+    "FlightPlayer",
     "Flock",
     "Flocking",
     "GainSchedule",
@@ -128,6 +130,7 @@ __all__ = [
     "save",
     "scenario",
     "scenario_names",
+    "show",
     "simulate",
     "theory",
     "threads",

@@ -1,4 +1,4 @@
-"""Self-contained HTML report, with images and films embedded in the file, and Markdown tables."""
+"""Self-contained HTML report, with images, films and players embedded in the file, and Markdown tables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from html import escape
 from pathlib import Path
 
 from equiflock._runtime.files import atomic_write
+from equiflock.plotting.player.bundle import bundle_player
+from equiflock.plotting.player.embedding import embed_flights
+from equiflock.simulation.trajectory import Trajectory
 
 MEDIA_TYPES = {".png": "image/png", ".gif": "image/gif", ".mp4": "video/mp4"}
 
@@ -19,12 +22,15 @@ body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var
        max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem; }
 h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin-top: 2.4rem; }
 .lead { color: var(--soft); margin-top: 0; }
+body > * { overflow-wrap: break-word; }
+.scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .45rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
 .left th, .left td { text-align: left; vertical-align: top; }
 img, video { max-width: 100%; border-radius: 6px; background: #fff; }
-.row { display: flex; flex-wrap: wrap; gap: 1rem; } .row > * { flex: 1 1 24rem; min-width: 0; }
+.row { display: flex; flex-wrap: wrap; gap: 1rem; } .row > * { flex: 1 1 min(24rem, 100%); min-width: 0; }
+.equiflock-player { margin: 1rem 0; min-height: 24rem; }
 pre { overflow-x: auto; padding: .8rem 1rem; border: 1px solid var(--line); border-radius: 6px; font-size: .85rem; }
 """
 
@@ -34,6 +40,7 @@ class HtmlReport:
 
     def __init__(self, title: str, lead: str) -> None:
         self.title = title
+        self.has_players = False
         self.parts = [f"<h1>{escape(title)}</h1>", f'<p class="lead">{escape(lead)}</p>']
 
     def add_heading(self, text: str) -> None:
@@ -49,12 +56,32 @@ class HtmlReport:
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         kind = ' class="left"' if align_left else ""
-        self.parts.append(f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        self.parts.append(f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>')
 
     def add_media(self, paths: Sequence[Path], caption: str) -> None:
         """Embed .png, .gif or .mp4 files in the page, side by side if there is room, with a caption below."""
         self.parts.append('<div class="row">' + "".join(_embed_media(path, caption) for path in paths) + "</div>")
         self.add_text(caption)
+
+    def add_player(
+        self,
+        runs: Sequence[Trajectory],
+        caption: str,
+        *,
+        flock: int = 0,
+        titles: Sequence[str] | None = None,
+        speed: float = 0.5,
+        group: str = "",
+    ) -> None:
+        """Embed a player of one flock of one to four runs with the same times, with a caption below.
+
+        Players of the page with the same `group` play together. `titles` default to the controllers' names; `speed` is
+        in simulated seconds per second. Raise InputError if the flocks are too large (see `embed_flights`).
+        """
+        self.parts.append(embed_flights(runs, flock=flock, titles=titles, speed=speed, group=group))
+        self.add_text(caption)
+        self.has_players = True
 
     def add_settings(self, settings: Mapping[str, object]) -> None:
         """Add a list of names and values; a value that is a mapping becomes an indented list (one level only)."""
@@ -73,6 +100,7 @@ class HtmlReport:
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{escape(self.title)}</title>\n<style>{STYLESHEET}</style>\n</head>\n<body>\n"
             + "\n".join(self.parts)
+            + (f"\n{bundle_player()}" if self.has_players else "")
             + "\n</body>\n</html>\n"
         )
         with atomic_write(path) as scratch:

@@ -114,7 +114,7 @@ class LiveFlight:
         flight_options: dict[str, Any] = {"orbit": orbit, "obstacles": scenario.obstacles, "environment": environment}
         self.flight = flight(start, controller, time_step=time_step, **flight_options)
         self.sensing = cast(DelayedAggregation, self.flight.sensing)
-        self.environment, self.options, self._controller = environment, options, controller
+        self.environment, self.options, self.controller = environment, options, controller
         self.agent_ids = np.arange(start.shape[1])
         """(N,), a number for each agent, which it keeps while others come and go."""
         self._next_id = len(self.agent_ids)
@@ -166,7 +166,7 @@ class LiveFlight:
     def explain(self, agent: int) -> Explanation:
         """Return why an agent accelerates as it does; call it only for followers, and unless `is_changed`."""
         return explain(
-            self._controller,
+            self.controller,
             self.observations,
             agent,
             flock=self.flock,
@@ -185,7 +185,7 @@ class LiveFlight:
         if environment.radio != self.sensing.radio:
             self.sensing.radio, self._has_received = environment.radio, False
             # The gain of a controller depends on the latency of its messages.
-            change_controller(self.flight, self._controller)
+            change_controller(self.flight, self.controller)
         if environment.body != self.flight.body:
             self.flight.body = environment.body
         # All frames of a recording have the same body state arrays.
@@ -212,7 +212,7 @@ class LiveFlight:
             raise InputError(f"the controller cannot fly this flock: {type(error).__name__}: {error}") from None
         message_buffer = self.sensing.message_buffer
         change_controller(self.flight, controller)
-        self._controller, self.is_changed = controller, True
+        self.controller, self.is_changed = controller, True
         self._has_received = self._has_received and self.sensing.message_buffer is message_buffer
         self.options = options
         self.law_history.append((self.step, options))

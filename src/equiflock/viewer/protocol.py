@@ -7,12 +7,14 @@ others a JSON object with an `event`:
     watched                 watch; with the fields of `inspection.describe_agent`
     started                 start and play; with the fields of `LiveSimulation.to_dict`, or `playback`
     saving                  save; "save_progress" events and finally "saved" or "save_failed" follow
-    done                    all other commands; change_law may add a `warning`
+    done                    all other commands; that of change_law has `changes`, fields of the setting that follow
+                            from it, and may have a `warning`
     refused, cancelled      the request is invalid, or its search was cancelled; nothing has changed
     failed                  the flight raised an error and was dropped
 
 Answers have the order of the requests, so a page that waits for each never receives more than it can draw. Events
-without a request are "welcome" (`ViewerConfig.to_dict`), "compiling" (progress of the compiler) and those of a save.
+without a request are "welcome" (`ViewerConfig.to_dict`), "compiling" (progress of the compiler), "working" (an answer
+takes long) and those of a save.
 `session` executes requests.
 """
 

@@ -18,15 +18,16 @@ from equiflock.simulation.body_motion import compute_acceleration_between
 from equiflock.simulation.trajectory import Trajectory
 
 MAX_FLIGHTS = 2
+"""Maximum number of flights that the live page plays side by side."""
 MAX_CURVE_POINTS = 400
 """Maximum number of frames that are measured for the curves of the whole flight."""
 
 
 class Playback:
-    """One flock, by its index in the batch, of one or two saved flights with the same frame times."""
+    """One flock, by its index in the batch, of one or more saved flights with the same frame times."""
 
-    def __init__(self, runs: Sequence[Trajectory], flock: int = 0) -> None:
-        check_playback(runs)
+    def __init__(self, runs: Sequence[Trajectory], flock: int = 0, max_flights: int = MAX_FLIGHTS) -> None:
+        check_playback(runs, max_flights)
         flocks = min(len(run.steps) for run in runs)
         if flock >= flocks:
             raise InputError(f"flock must be below {flocks}; got {flock}")
@@ -117,10 +118,10 @@ def _describe_flight(run: Trajectory) -> dict[str, Any]:
     }
 
 
-def check_playback(runs: Sequence[Trajectory]) -> None:
-    """Raise InputError if there are no flights, more than two, or two with different frame times."""
-    if not 1 <= len(runs) <= MAX_FLIGHTS:
-        raise InputError(f"flights must be one, or {MAX_FLIGHTS} side by side; got {len(runs)}")
+def check_playback(runs: Sequence[Trajectory], max_flights: int = MAX_FLIGHTS) -> None:
+    """Raise InputError if there are no flights, more than `max_flights`, or some with different frame times."""
+    if not 1 <= len(runs) <= max_flights:
+        raise InputError(f"flights must be one, or up to {max_flights} side by side; got {len(runs)}")
     if any(not np.array_equal(run.times, runs[0].times) for run in runs):
         raise InputError(
             "flights side by side must have the same times: save them with the same duration, time step and interval"

@@ -41,7 +41,8 @@ export class Display {
 
   /**
    * Write the titles of the panels, and create their hidden "out of view" texts with a button.
-   * @param {{controller: string, scenario: string}[]} flights one for each panel; scenario is "" if unknown
+   * @param {{controller: string, title: ?string, scenario: string}[]} flights one for each panel; the title is by
+   *   default the controller's, the scenario "" if unknown
    * @param {function(number): void} showAll called with the panel whose "Show all" button was pressed
    */
   begin(flights, showAll) {
@@ -53,8 +54,8 @@ export class Display {
       }),
     );
     this.#titles.replaceChildren(
-      ...flights.map(({ controller }, i) =>
-        make("span", { className: `panel-${i}` }, formatControllerName(controller), make("small")),
+      ...flights.map(({ controller, title }, i) =>
+        make("span", { className: `panel-${i}` }, title ?? formatControllerName(controller), make("small")),
       ),
     );
     this.#titles.dataset.panels = flights.length;
@@ -107,7 +108,7 @@ export class Display {
       this.#titles.children[i].lastChild.textContent = scenario ? `${formatName(scenario)}, ${size}` : size;
     });
     const style = getComputedStyle(this.#root);
-    const [ink, faint, grid, ...series] = ["ink", "faint", "line", "first", "second"].map((name) =>
+    const [ink, faint, grid, ...series] = ["ink", "faint", "line", "first", "second", "third", "fourth"].map((name) =>
       style.getPropertyValue(`--${name}`).trim(),
     );
     const metricValues = panels.map((panel) => panel.metricValues);

@@ -56,6 +56,7 @@ export class Scene {
   #theme;
   #palette; // of the theme, with colours as numbers
   #ratio = 1; // device pixels per css pixel
+  #contextLoss; // extension to give the context back
   #programs;
   #frame; // the uploaded frame
   #flocks;
@@ -69,6 +70,7 @@ export class Scene {
     const options = { alpha: false, antialias: !isSoftware(), depth: false, preserveDrawingBuffer: true };
     this.#gl = canvas.getContext("webgl2", options);
     if (!this.#gl) throw new Error("WebGL2 is unavailable: enable it, or use another browser.");
+    this.#contextLoss = this.#gl.getExtension("WEBGL_lose_context");
     canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
     canvas.addEventListener("webglcontextrestored", () => this.#createResources());
     this.theme = "dark";
@@ -96,22 +98,35 @@ export class Scene {
     this.#clear(this.#palette.background, 0, 0, this.#canvas.width, this.#canvas.height);
   }
 
+  /** Give the WebGL context back, of which a browser has few; the canvas is blank until `restore`. */
+  release() {
+    if (!this.#gl.isContextLost()) this.#contextLoss?.loseContext();
+  }
+
+  /** Take a context again after `release`; then draw. */
+  restore() {
+    if (this.#gl.isContextLost()) this.#contextLoss?.restoreContext();
+  }
+
   /**
-   * Return the rectangles of the panels: side by side on a wide canvas, else stacked, a hairline apart.
+   * Return the rectangles of the panels, a hairline apart: in as many columns as give them the longest shorter side,
+   * so two are side by side on a wide canvas, else stacked.
    * @param {number} panels number of panels
    * @returns {{x: number, y: number, width: number, height: number}[]} css pixels, y down from the canvas's top
    */
   computeViewports(panels) {
     const ratio = this.#ratio;
     const { width, height } = this.#canvas;
-    const wide = width > height;
-    const pitch = Math.ceil(((wide ? width : height) + 1) / panels); // in whole device pixels
-    return Array.from({ length: panels }, (_, i) => ({
-      x: (wide ? i * pitch : 0) / ratio,
-      y: (wide ? 0 : i * pitch) / ratio,
-      width: (wide ? Math.min(pitch - 1, width - i * pitch) : width) / ratio,
-      height: (wide ? height : Math.min(pitch - 1, height - i * pitch)) / ratio,
-    }));
+    const shorterSide = (columns) => Math.min(width / columns, height / Math.ceil(panels / columns));
+    const choices = Array.from({ length: panels }, (_, k) => k + 1);
+    const columns = choices.reduce((best, each) => (shorterSide(each) > shorterSide(best) ? each : best), 1);
+    // In whole device pixels.
+    const pitch = [(width + 1) / columns, (height + 1) / Math.ceil(panels / columns)].map(Math.ceil);
+    return Array.from({ length: panels }, (_, i) => {
+      const [x, y] = [(i % columns) * pitch[0], Math.floor(i / columns) * pitch[1]];
+      const [w, h] = [Math.min(pitch[0] - 1, width - x), Math.min(pitch[1] - 1, height - y)];
+      return { x: x / ratio, y: y / ratio, width: w / ratio, height: h / ratio };
+    });
   }
 
   /** Forget the trails and the uploaded frame, for another flight; the canvas keeps its picture. */

@@ -80,6 +80,16 @@ export class Screen {
     this.requestRedraw();
   }
 
+  /** Give the WebGL context back, of which a browser has few; nothing is drawn until `restore`. */
+  release() {
+    this.#scene.release();
+  }
+
+  /** Take a WebGL context again after `release`. */
+  restore() {
+    this.#scene.restore();
+  }
+
   /**
    * Prepare to show another flight: new cameras and titles, no trails or curves. `show` draws the first picture.
    * @param {{controller: string, scenario: string}[]} flights one for each panel
@@ -151,7 +161,7 @@ export class Screen {
     const views = this.viewports;
     frame.panels.forEach((panel, i) => {
       this.cameras[i].isHeld = this.isHeld;
-      this.cameras[i].trackFlock(panel, panel.hasEnded ? 0 : ahead);
+      this.cameras[i].trackFlock(panel, panel.hasEnded ? 0 : ahead, panel.landmarks);
       this.cameras[i].easeToFlock(seconds, views[i], this.#coveredPixels);
     });
     Camera.shareScale(this.cameras);
