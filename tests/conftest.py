@@ -74,6 +74,7 @@ LONGEST = [
 FIRST = [*COMPILING, *LONGEST]
 BROWSER = [
     HERE / "viewer/test_play.py",
+    HERE / "viewer/test_accessibility.py",
     HERE / "viewer/test_address.py",
     HERE / "viewer/test_drawing.py",
     HERE / "viewer/test_environment_page.py",
