@@ -140,8 +140,8 @@ def show(
     html = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(names)}</title>\n<style>html, body {{ height: 100%; margin: 0; }}</style>\n</head>\n<body>\n"
-        f"{_build_element(content, fills_page=True)}\n{bundle_player()}\n</body>\n</html>\n"
+        f"<title>{escape(names)}</title>\n<style>html, body, main {{ height: 100%; margin: 0; }}</style>\n</head>\n"
+        f"<body>\n<main>{_build_element(content, fills_page=True)}</main>\n{bundle_player()}\n</body>\n</html>\n"
     )
     return FlightPlayer(html, height)
 

@@ -21,7 +21,7 @@ export class Player {
   #timeline;
   #bar;
   #picture = make("div", { className: "picture" });
-  #plots = make("section", { className: "plots", ariaLabel: "Curves" });
+  #plots = make("div", { className: "plots", role: "group", ariaLabel: "Curves" });
   /** A copy of the last picture, for the time without WebGL context. */
   #still = make("canvas", { className: "scene", hidden: true });
   #recording = null;
