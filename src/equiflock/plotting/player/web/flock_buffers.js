@@ -20,6 +20,7 @@ export class FlockBuffers {
 
   constructor(gl) {
     this.#gl = gl;
+    this.marks = new MarkBuffers(gl);
     const makeBuffer = () => ({ buffer: gl.createBuffer(), count: 0, type: gl.UNSIGNED_SHORT });
     [this.edges, this.lostEdges] = [0, 1].map(() => ({ pairs: makeBuffer(), singles: makeBuffer() }));
   }

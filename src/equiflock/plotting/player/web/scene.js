@@ -206,6 +206,7 @@ export class Scene {
       circle(disk, palette.disk, 0);
       circle(disk, palette.obstacle);
     }
+    flock.marks.draw(programs, view, relative, { palette, ahead, size });
     if (look.trails) this.#drawTrails(flock, { ...view, opacity: palette.trail }, ahead, relative);
     if (look.edges) {
       this.#drawEdges(flock.edges, { ...agents, paint: palette.edge });
