@@ -128,14 +128,14 @@ class Server:
         while True:
             answer = self.page.recv(timeout=timeout)
             event = "frame" if isinstance(answer, bytes) else str(json.loads(answer)["event"])
-            if event not in ("compiling", "save_progress", "saved", "save_failed"):
+            if event not in ("compiling", "working", "save_progress", "saved", "save_failed"):
                 return event
 
     def _check_other_page(self) -> None:
         """Raise TimeoutError if another page is not answered."""
         with self.open_page() as page:
             page.send(json.dumps({"command": "start", "setting": {"controller": "tanner", "agents": 10}}))
-            while json.loads(page.recv(timeout=PATIENCE))["event"] == "compiling":
+            while json.loads(page.recv(timeout=PATIENCE))["event"] in ("compiling", "working"):
                 pass
 
     def _read_peak_bytes(self) -> int:

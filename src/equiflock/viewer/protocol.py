@@ -12,7 +12,8 @@ others a JSON object with an `event`:
     failed                  the flight raised an error and was dropped
 
 Answers have the order of the requests, so a page that waits for each never receives more than it can draw. Events
-without a request are "welcome" (`ViewerConfig.to_dict`), "compiling" (progress of the compiler) and those of a save.
+without a request are "welcome" (`ViewerConfig.to_dict`), "compiling" (progress of the compiler), "working" (an answer
+takes long) and those of a save.
 `session` executes requests.
 """
 

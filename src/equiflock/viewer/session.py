@@ -23,6 +23,8 @@ from equiflock.viewer.viewer_config import ViewerConfig
 
 PROGRESS_INTERVAL = 0.25
 """Seconds between progress messages about saving or compiling."""
+WORKING_INTERVAL = 1.0
+"""Seconds between messages that an answer takes long, so that the page can tell a busy server from a frozen one."""
 MAX_PENDING_REQUESTS = 500
 """With more pending requests the connection is closed. The page sends two at a time."""
 CLOSE_POLICY_VIOLATION = 1008
@@ -92,10 +94,16 @@ class Session:
         loop = asyncio.get_running_loop()
         while True:
             work = loop.run_in_executor(self._workers, self._answer_request, await waiting.get())
-            # Report the progress of the compiler while the answer waits for kernels.
+            # Report the progress of the compiler while the answer waits for kernels, and that the server is alive.
+            reported = loop.time()
             while not (await asyncio.wait([work], timeout=PROGRESS_INTERVAL))[0]:
                 if (text := compile_progress.format_progress()) is not None:
                     await socket.send_json({"event": "compiling", "text": text})
+                elif loop.time() - reported < WORKING_INTERVAL:
+                    continue
+                else:
+                    await socket.send_json({"event": "working"})
+                reported = loop.time()
             answer = work.result()
             if isinstance(answer, bytes):
                 await socket.send_bytes(answer)

@@ -8,7 +8,7 @@ const LATEST_ONLY = ["steer", "move_disk", "change_environment", "change_law"];
 export const IN_FLIGHT_COMMANDS = ["change_environment", "change_law"];
 
 /** The setting's field for the law options of each panel. */
-const LAW_OPTIONS = ["controller_options", "compare_options"];
+export const LAW_OPTIONS = ["controller_options", "compare_options"];
 
 /** Sends the user's actions to the server, and updates the setting when the server has carried them out. */
 export class Actions {

@@ -100,6 +100,17 @@ function bindKeys(view) {
   });
 }
 
+/** Bind Ctrl+Z to undo, and Shift+Ctrl+Z to redo; not in inputs, which have their own. */
+function bindUndo(view) {
+  addEventListener("keydown", (event) => {
+    const isBound = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z";
+    if (!isBound || acceptsTyping(event.target) || byId("guide").open) return;
+    if (event.shiftKey) view.redo();
+    else view.undo();
+    event.preventDefault();
+  });
+}
+
 /** Copy the icons of tools and buttons into the help. */
 function showIcons() {
   for (const place of document.querySelectorAll("[data-icon]")) {
@@ -130,6 +141,7 @@ try {
   bindTheme(view.screen);
   bindButtons(view);
   bindKeys(view);
+  bindUndo(view);
   returnFocus(view);
   showIcons();
   chooseTool(view, "pan");
@@ -138,7 +150,8 @@ try {
     const action = { text: "Play", onPress: () => view.play(true) };
     view.notices.show("Paused, as your system asks for less motion.", { id: "paused", sticky: true, action });
   }
-  addEventListener("hashchange", () => view.readAddress());
+  addEventListener("popstate", ({ state }) => state && view.restore(state.content)); // Back or Forward
+  addEventListener("hashchange", () => view.readAddress()); // the address was edited
   for (const event of ["pointermove", "pointerdown", "wheel", "keydown"])
     addEventListener(event, () => view.screen.requestRedraw(), { passive: true });
   /** For debugging and tests. */

@@ -158,7 +158,7 @@ export class Screen {
     const views = this.viewports;
     frame.panels.forEach((panel, i) => {
       this.cameras[i].isHeld = this.isHeld;
-      this.cameras[i].trackFlock(panel, panel.hasEnded ? 0 : ahead);
+      this.cameras[i].trackFlock(panel, panel.hasEnded ? 0 : ahead, panel.landmarks);
       this.cameras[i].easeToFlock(seconds, views[i], this.#coveredPixels);
     });
     Camera.shareScale(this.cameras);
