@@ -63,7 +63,7 @@ class Overlay:
     def to_dict(self) -> dict[str, Any]:
         """Return the texts for a page, JSON-serializable: `group_names`, `success` (text, unit) and `outcomes`.
 
-        `outcomes` has, for each code of `Outcome`, its text and whether it is a success.
+        `outcomes` has, for each code of `Outcome`, its text and whether it is a success: None if no outcome is.
         """
         scenario, measure = self._scenario, self._success_measure
         names: Sequence[str] = () if scenario is None else scenario.group_names
@@ -75,7 +75,7 @@ class Overlay:
                 int(outcome): {
                     "text": outcome.name.lower().replace("_", " "),
                     "message": outcome.message,
-                    "is_success": outcome in successes,
+                    "is_success": outcome in successes if successes else None,
                 }
                 for outcome in Outcome.all()
                 if outcome not in (Outcome.FLYING, Outcome.TIME_UP)
@@ -115,9 +115,9 @@ def load_overlay(run: Trajectory) -> Overlay:
     writes them as `scenario` and `start`, the live page as `setting`.
     """
     setting = run.config.get("setting")
-    given = {**setting, **setting.get("options", {})} if isinstance(setting, dict) else run.config.get("start")
-    options = given if isinstance(given, dict) else {}
-    plain = {str(key): value for key, value in options.items() if _is_plain(value)}
+    sources = (setting, setting.get("options")) if isinstance(setting, dict) else (run.config.get("start"),)
+    options = {name: value for source in sources if isinstance(source, dict) for name, value in source.items()}
+    plain = {str(name): value for name, value in options.items() if _is_plain(value)}
     try:
         name = parse_spec(str(run.config.get("scenario", ""))).name
         overlay = Overlay(make_scenario(name, plain))

@@ -1,6 +1,7 @@
 /** GPU data of the flocks. */
 
 import { FAILURES, listGroups, OBSTACLE } from "./frames.js";
+import { MarkBuffers } from "./marks.js";
 import { FAILED_COLOUR, GROUP_COLOUR_COUNT, TEXTURE_WIDTH } from "./shaders.js";
 
 export const TRAIL_SECONDS = 1.44; // duration of a trail, in simulated seconds
@@ -16,6 +17,8 @@ export class FlockBuffers {
   edges;
   /** The same of messages that did not arrive. */
   lostEdges;
+  /** What the scenario asks of the flock. */
+  marks;
   #gl;
 
   constructor(gl) {
@@ -49,6 +52,7 @@ export class FlockBuffers {
       this.#uploadIndices(this[kind].pairs, panel[kind].pairs, gl.ELEMENT_ARRAY_BUFFER, 0);
       this.#uploadIndices(this[kind].singles, panel[kind].singles, gl.ARRAY_BUFFER, 1);
     }
+    this.marks.upload(panel);
     const [x, y] = panel.origin;
     this.disks = Array.from({ length: panel.disks.length / 3 }, (_, k) => {
       const [dx, dy, radius] = panel.disks.subarray(3 * k);

@@ -9,7 +9,7 @@ const CIRCLE = 0,
   POINT = 1,
   SEGMENT = 2;
 /** What the legend calls them. */
-const LEGEND = { goal: "goal", place: "place in the pattern", gate: "gate", wall: "wall" };
+const LEGEND = { goal: "goal", place: "place", gate: "gate", wall: "wall" };
 
 const RING_PX = 1.5; // width of a circle's rim
 const POINT_SIZE = 0.62; // radius of a point's ring, in lengths of a dart
