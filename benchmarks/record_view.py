@@ -83,7 +83,7 @@ def record_scenes(page: Page, film: Film) -> None:
 
 
 def main() -> None:
-    with live_page(8720) as (browser, address), tempfile.TemporaryDirectory() as folder:
+    with live_page(8720) as (browser, address, _), tempfile.TemporaryDirectory() as folder:
         film = Film(open_page(browser, address, "dark"), Path(folder))
         record_scenes(film.page, film)
         write_media(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", FOLDER / "view.gif")

@@ -281,6 +281,8 @@ def make_action(rng: random.Random) -> dict[str, Any]:
         {"command": "fail_agents", "kind": rng.choice(get_args(FailureKind)), "agents": rng.choice((1, 10_000))},
         {"command": "repair_agents"},
         {"command": "scatter"},
+        {"command": "watch", rng.choice(("agent", "id")): rng.choice((0, 5, 9_999, 10**9))},
+        {"command": "watch", "agent": rng.randrange(3)},
         {"command": "seek", "frame": 10**9},
         {"command": "play", "flock": 10**9},
         {"command": "cancel"},

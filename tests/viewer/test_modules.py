@@ -83,18 +83,20 @@ def test_a_saved_flight_ends_at_its_last_frame(run: Callable[..., Any]) -> None:
         "player/flight_clock",
         """
         const player = new m.FlightClock(), times = [0, 0.1, 0.2];
-        player.begin(new m.SavedFrames({ times, time_step: 0.01 }));
+        player.begin(new m.SavedFrames({ times }));
         player.receive({ step: 0, time: 0 });
         const asked = [];
+        let farthest = 0;
         for (let picture = 0; picture < 60; picture++) {
           player.advance(1 / 60);
+          farthest = Math.max(farthest, player.ahead);
           const { request } = player;
           if (!request) continue;
           asked.push(request.frame);
           player.receive({ step: request.frame, time: times[request.frame] });
         }
-        return [asked, player.ended, player.ahead];""",
-    ) == [[1, 2], True, 0]
+        return [asked, player.ended, player.ahead, farthest > 0.08 && farthest <= 0.1];""",
+    ) == [[1, 2], True, 0, True]  # agents move up to the next frame, ten time steps on
 
 
 SETTING: dict[str, Any] = {

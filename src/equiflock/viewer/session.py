@@ -18,6 +18,7 @@ from equiflock.plotting.player.playback import Playback
 from equiflock.scenarios import SearchCancelledError, Stop
 from equiflock.viewer import protocol
 from equiflock.viewer.flight_archive import FlightArchive
+from equiflock.viewer.inspection import describe_agent
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.viewer_config import ViewerConfig
 
@@ -167,6 +168,8 @@ class Session:
         """Execute a request that concerns the current flight; raise InputError if it needs one of the other kind."""
         if isinstance(request, protocol.ShowEdges):
             current.edges = request.edges
+        elif isinstance(request, protocol.Watch):
+            return {"event": "watched", **describe_agent(current, request.agent, request.id)}
         elif isinstance(request, protocol.Seek) and isinstance(current, Playback):
             current.seek(request.frame)
         elif isinstance(request, protocol.Advance) and isinstance(current, LiveSimulation):

@@ -40,7 +40,6 @@ def test_a_saved_flight_shows_its_scenario_with_its_options(formed: ef.Trajector
         {"scenario": 3, "start": 5},
         {"scenario": "formation", "start": {"pattern": "x"}},
         {"scenario": "goal", "start": {"dimensions": 3}},
-        {"scenario": "goal", "setting": {"options": 1}},
     ],
 )
 def test_a_flight_of_an_unknown_scenario_shows_nothing(formed: ef.Trajectory, config: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import { View } from "./view.js";
 /** Select a tool, and mark its button as pressed. */
 function chooseTool(view, tool) {
   view.tools.selectTool(tool);
-  for (const button of document.querySelectorAll("[data-tool]"))
+  for (const button of document.querySelectorAll("button[data-tool]"))
     button.setAttribute("aria-pressed", button.dataset.tool === tool);
 }
 
@@ -55,7 +55,7 @@ function bindButtons(view) {
   byId("slider").oninput = () => view.seek(byId("slider").valueAsNumber);
   byId("flock").onchange = () => view.chooseFlock(byId("flock").valueAsNumber || 0);
   byId("saved").onsubmit = (event) => event.preventDefault();
-  for (const button of document.querySelectorAll("[data-tool]"))
+  for (const button of document.querySelectorAll("button[data-tool]"))
     button.onclick = () => chooseTool(view, button.dataset.tool);
 }
 
@@ -73,6 +73,8 @@ function bindKeys(view) {
     l: click("link"),
     "?": click("help"),
     1: () => chooseTool(view, "pan"),
+    5: () => chooseTool(view, "inspect"),
+    escape: () => view.inspector.close(),
     "+": () => view.tools.zoom(1.25),
     "=": () => view.tools.zoom(1.25),
     "-": () => view.tools.zoom(0.8),

@@ -7,6 +7,7 @@ import { Controls, showLook } from "./controls.js";
 import { byId } from "./player/dom.js";
 import { EdgeNotices } from "./edge_notices.js";
 import { computeLeaderVelocity, OBSTACLE } from "./player/frames.js";
+import { Inspector } from "./inspector.js";
 import { Notices, showCompiling, showFailure, showSaveStatus, showSilence } from "./notices.js";
 import { showFlockChoice, showPlayback } from "./playback.js";
 import { FlightClock, LiveSteps, SavedFrames } from "./player/flight_clock.js";
@@ -42,6 +43,7 @@ export class View {
     this.#edgeNotices = new EdgeNotices(this.notices, this.screen);
     this.clock = new FlightClock();
     this.tools = new Tools(byId("scene"), this);
+    this.inspector = new Inspector(byId("inspection"), this);
     this.connection = new Connection({
       notification: (message) => this.#handleNotification(message),
       answer: (request, message) => this.#handleReply(request, message),
@@ -248,6 +250,10 @@ export class View {
   /** Handle the answer to a request, except a frame. */
   #handleReply(request, message) {
     showCompiling("");
+    if (request.command === "watch") {
+      this.inspector.receive(message);
+      return;
+    }
     if (!this.#startRequests.handleReply(request, message)) return;
     if (message.event === "started") this.#handleStarted(request, message);
     if (message.event === "refused") this.#handleRefused(request, message.text);
@@ -265,6 +271,7 @@ export class View {
     this.#hasStarted = true;
     this.#edgeNotices.reset();
     this.tools.releaseDrag();
+    this.inspector.begin();
     if (playback) {
       this.state.flock = request.flock;
       this.clock.begin(new SavedFrames(playback));
@@ -356,11 +363,17 @@ export class View {
     this.#recordFrames(this.clock.advance(seconds));
     this.#requestAhead();
     this.tools.tick();
+    this.inspector.tick(now);
     if (this.playing && this.clock.ended) this.play(false);
     const { edges, trails } = this.state.look;
     const { frame, ahead } = this.clock;
     byId("clear").hidden = this.playback || !frame.panels[0].disks.length;
-    this.screen.show(frame, ahead, now, seconds, { edges, trails, highlight: this.tools.highlight });
+    this.screen.show(frame, ahead, now, seconds, {
+      edges,
+      trails,
+      highlight: this.tools.highlight,
+      inspection: this.inspector.drawing,
+    });
     if (this.playback && !this.connection.isWaitingFor("seek")) byId("slider").value = frame.step;
   }
 }
@@ -369,7 +382,7 @@ export class View {
 function showStatus({ picture: { frame }, duration, cameras, rate }) {
   const time = frame.time.toFixed(2);
   byId("time").textContent = duration === null ? `${time} s` : `${time} / ${duration.toFixed(2)} s`;
-  byId("follow").setAttribute("aria-pressed", cameras[0].following);
+  byId("follow").setAttribute("aria-pressed", cameras[0].following && cameras[0].agent === null);
   byId("rate").textContent = rate ? `${rate} fps` : "";
   byId("orbit-row").hidden = duration !== null || !frame.panels[0].roles.includes(OBSTACLE);
 }

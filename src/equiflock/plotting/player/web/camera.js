@@ -1,6 +1,6 @@
 /** The camera of a panel: centre and scale of a view that follows the flock unless the user moves it. */
 
-import { OBSTACLE } from "./frames.js";
+import { OBSTACLE, placeAgent } from "./frames.js";
 import { reducedMotion } from "./motion.js";
 
 const SAMPLE_SIZE = 400; // agents sampled to locate the flock
@@ -15,6 +15,7 @@ const REACH_AHEAD = 0.9; // added in the direction in which the whole flock flie
 const LANDMARK_MARGIN = 0.08;
 const MAX_LANDMARK_EXTENT = 2.5; // from the flock's centre: landmarks do not make the flock tiny
 const EASE_SECONDS = 0.45; // time constant of the easing
+const AGENT_EXTENT = 3; // extent of the view of one agent, in communication radii
 const MIN_SCALE = 0.05; // css pixels per world unit
 const MAX_SCALE = 600;
 
@@ -48,6 +49,8 @@ export class Camera {
   following = true;
   /** Whether to follow and fit every agent, including stragglers, instead of most of the flock. */
   fitsAll = false;
+  /** Index of the agent to follow in place of the flock, or null; undefined while its index is unknown. */
+  agent = null;
   /** Whether a pointer is pressed: the camera then stands still, so that the target stays under the pointer. */
   isHeld = false;
   /** Whether the scale fits the flock while following; zooming ends it. */
@@ -55,6 +58,7 @@ export class Camera {
 
   #commRadius;
   #agents = 0; // agent count of the last sample; samples of different flocks are not compared
+  #place = null; // of the followed agent at the last picture
   #xs = []; // the sample, in world coordinates
   #ys = [];
   #middle = null; // of the flock; null before the first sample
@@ -79,6 +83,10 @@ export class Camera {
    */
   trackFlock(panel, ahead, landmarks = []) {
     const { origin, positions, velocities, accelerations, roles, conditions } = panel;
+    if (this.agent !== null) {
+      if (this.agent < roles.length) this.#trackAgent(placeAgent(panel, this.agent, ahead));
+      return;
+    }
     // Failed agents are ignored, unless all have failed.
     const works = conditions.some((condition, i) => !condition && roles[i] !== OBSTACLE);
     const stride = Math.max(1, Math.ceil(roles.length / SAMPLE_SIZE));
@@ -119,6 +127,17 @@ export class Camera {
     const flock = { x, y, radius: Math.min(extent, MAX_SPREAD_FACTOR * this.#firstExtent) };
     const heading = sum.speed ? [sum.x / sum.speed, sum.y / sum.speed] : [0, 0]; // of length 1 if all velocities agree
     this.#frame(flock, heading, [...listDisks(panel), ...landmarks]);
+  }
+
+  /** Move along with the followed agent, given its place, and set centre and size of the view. */
+  #trackAgent(place) {
+    if (this.following && !this.isHeld && this.#place) {
+      this.x += place[0] - this.#place[0];
+      this.y += place[1] - this.#place[1];
+    }
+    this.#place = this.#middle = place;
+    this.#halfSize = [AGENT_EXTENT * this.#commRadius, AGENT_EXTENT * this.#commRadius];
+    this.#agents = 0; // the sample of the flock is outdated
   }
 
   /** Set centre and size of the view to fit the flock's circle {x, y, radius} and the landmarks near or ahead of it. */
@@ -213,8 +232,15 @@ export class Camera {
     return [viewport.width / 2 + (x - this.x) * this.scale, viewport.height / 2 - (y - this.y) * this.scale];
   }
 
+  /** Follow one agent, and show what is around it, by easing. */
+  followAgent(agent) {
+    this.resumeFollowing();
+    this.agent = agent;
+  }
+
   /** Follow and fit most of the flock again, by easing. */
   resumeFollowing() {
+    this.agent = this.#place = null;
     this.following = true;
     this.fitting = true;
     this.fitsAll = false;

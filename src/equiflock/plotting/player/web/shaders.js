@@ -134,6 +134,17 @@ void main() {
   colour = paint;
 }`,
 
+  // A rectangle (pixels, y up) of an image that has the scale of the panel.
+  image: `
+uniform sampler2D image;
+uniform vec4 area;
+uniform vec2 panel;
+void main() {
+  vec2 corner = mix(area.xy, area.zw, vec2(gl_VertexID % 2, gl_VertexID / 2));
+  gl_Position = vec4(2.0 * corner / panel - 1.0, 0.0, 1.0);
+  colour = vec4(corner / vec2(textureSize(image, 0)), 0.0, 1.0);  // place in the image
+}`,
+
   // The segment of each agent from one trail slot to the next, fading with age.
   trails: `
 uniform sampler2D before;
@@ -185,17 +196,25 @@ in vec4 colour;
 out vec4 fragment;
 void main() { fragment = colour; }`;
 
+const IMAGE_FRAGMENT = `#version 300 es
+precision highp float;
+uniform sampler2D image;
+in vec4 colour;
+out vec4 fragment;
+void main() { fragment = texture(image, colour.xy); }`;
+
 /** Compile all programs; return them by name, as functions that activate one with uniforms and textures by name. */
 export function buildPrograms(gl) {
-  return Object.fromEntries(Object.entries(SHADERS).map(([name, source]) => [name, buildProgram(gl, source)]));
+  const build = ([name, source]) => [name, buildProgram(gl, source, name === "image" ? IMAGE_FRAGMENT : FRAGMENT)];
+  return Object.fromEntries(Object.entries(SHADERS).map(build));
 }
 
 /** Compile a program; throw an Error with the log if that fails, unless the WebGL context is lost. */
-function buildProgram(gl, vertexSource) {
+function buildProgram(gl, vertexSource, fragmentSource) {
   const program = gl.createProgram();
   for (const [type, source] of [
     [gl.VERTEX_SHADER, VERTEX_PRELUDE + vertexSource],
-    [gl.FRAGMENT_SHADER, FRAGMENT],
+    [gl.FRAGMENT_SHADER, fragmentSource],
   ]) {
     const shader = gl.createShader(type);
     gl.shaderSource(shader, source);
