@@ -22,8 +22,6 @@ export class Screen {
   commRadius = 1;
   /** Whether a pointer is pressed, which stops the cameras. */
   isHeld = false;
-  /** Duration of a saved flight, in seconds; null for a live one. */
-  duration = null;
   /** Number of pictures drawn since the page was opened. */
   pictureCount = 0;
   /** Pictures drawn per second; 0 while none are. */
@@ -64,6 +62,15 @@ export class Screen {
   /** The last picture: its frame, or null, and the simulated seconds that it is ahead of the frame. */
   get picture() {
     return this.#picture;
+  }
+
+  /** Duration of a saved flight, in seconds; null for a live one. Set it after `begin`. */
+  get duration() {
+    return this.#history.duration;
+  }
+
+  set duration(duration) {
+    this.#history.duration = duration;
   }
 
   /** Rectangles of the panels on the canvas, in css pixels. */
