@@ -1,6 +1,7 @@
 /** GPU data of the flocks. */
 
 import { FAILURES, listGroups, OBSTACLE } from "./frames.js";
+import { MarkBuffers } from "./marks.js";
 import { FAILED_COLOUR, GROUP_COLOUR_COUNT, TEXTURE_WIDTH } from "./shaders.js";
 
 export const TRAIL_SECONDS = 1.44; // duration of a trail, in simulated seconds
@@ -16,11 +17,14 @@ export class FlockBuffers {
   edges;
   /** The same of messages that did not arrive. */
   lostEdges;
+  /** What the scenario asks of the flock. */
+  marks;
   #gl;
   #edgesOf = null; // panel whose edges are uploaded
 
   constructor(gl) {
     this.#gl = gl;
+    this.marks = new MarkBuffers(gl);
     const makeBuffer = () => ({ buffer: gl.createBuffer(), count: 0, type: gl.UNSIGNED_SHORT });
     [this.edges, this.lostEdges] = [0, 1].map(() => ({ pairs: makeBuffer(), singles: makeBuffer() }));
   }
@@ -52,6 +56,7 @@ export class FlockBuffers {
     const texels = this.#pack(panel);
     const height = texels.length / TEXTURE_WIDTH / 4;
     gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA32F, TEXTURE_WIDTH, height, 0, gl.RGBA, gl.FLOAT, texels);
+    this.marks.upload(panel);
     const [x, y] = panel.origin;
     this.disks = Array.from({ length: panel.disks.length / 3 }, (_, k) => {
       const [dx, dy, radius] = panel.disks.subarray(3 * k);

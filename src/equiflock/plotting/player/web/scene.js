@@ -216,6 +216,7 @@ export class Scene {
       circle(disk, palette.disk, 0);
       circle(disk, palette.obstacle);
     }
+    flock.marks.draw(programs, view, relative, { palette, ahead, size });
     const lines = flock.countLines(look) < this.#minSoftwareLines ? this.#gpuLines : this.#softwareLines;
     lines.draw(flock, { look, palette, uniforms: agents, ahead, relative, pixels });
     rings(obstacles, [0, 1 + size / 8], palette.obstacle);

@@ -8,6 +8,8 @@
 export const TEXTURE_WIDTH = 1024; // texels per row of the agent texture
 export const DART_VERTICES = 6; // vertices of a dart
 export const RING_VERTICES = 6 * 64; // vertices of a ring: two triangles per segment
+export const MARK_VERTICES = 24; // vertices of a point's ring: two ends of each line
+export const BAND_VERTICES = 6; // vertices of a segment: two triangles
 export const GROUP_COLOUR_COUNT = 8; // number of group colours
 export const FAILED_COLOUR = GROUP_COLOUR_COUNT + 1; // index of the colour of failed agents, after the group colours
 
@@ -90,6 +92,32 @@ void main() {
 }`,
 
   // A line from agent to agent: the index of a vertex is that of its agent.
+  // Thin rings around the points of a texture, from texel start on.
+  markPoints: `
+uniform float size;
+void main() {
+  int k = gl_VertexID % ${MARK_VERTICES};
+  vec2 centre = (texel(agents, int(start) + gl_VertexID / ${MARK_VERTICES}).xy + origin) * scale;
+  float angle = 6.2831853 * float((k + 1) / 2) / ${MARK_VERTICES / 2}.0;
+  gl_Position = clip(centre + size * vec2(cos(angle), sin(angle)));
+  colour = paint;
+}`,
+
+  // Bands between the two ends, x, y, x, y, in each texel, from texel start on.
+  markSegments: `
+uniform float size;
+void main() {
+  const vec2 CORNERS[6] = vec2[](vec2(0, -1), vec2(0, 1), vec2(1, 1), vec2(0, -1), vec2(1, 1), vec2(1, -1));
+  vec4 ends = texel(agents, int(start) + gl_VertexID / ${BAND_VERTICES});
+  vec2 from = (ends.xy + origin) * scale;
+  vec2 along = (ends.zw - ends.xy) * scale;
+  float way = length(along);
+  vec2 unit = way > 0.0 ? along / way : vec2(1.0, 0.0);
+  vec2 corner = CORNERS[gl_VertexID % ${BAND_VERTICES}];
+  gl_Position = clip(from + corner.x * along + 0.5 * size * corner.y * vec2(-unit.y, unit.x));
+  colour = paint;
+}`,
+
   edges: `
 void main() {
   gl_Position = clip(agent(gl_VertexID).xy);
