@@ -32,6 +32,7 @@ RUN = """async () => {
 OPEN_ALL = """() => {
   for (const details of document.querySelectorAll("details")) details.open = true;
   flockView.actions.fail("stopped", 3);
+  flockView.inspector.inspect(7);
   flockView.notices.show("No agent here", { isError: true, sticky: true, action: { text: "OK" } });
 }"""
 
@@ -72,6 +73,7 @@ def test_axe_finds_no_serious_violation(
     wait_for(page, "view.frame.panels.length === 2")
     page.evaluate(OPEN_ALL)
     wait_for(page, "panel.conditions.some(Boolean)")
+    page.locator("#inspection h2").wait_for()
     check(page, axe, sizes)
     leave(page)
     run = ef.simulate(ef.random_disk(flocks=2, agents=15), ef.load("tanner"), duration=0.1)
