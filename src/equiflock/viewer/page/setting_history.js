@@ -5,9 +5,11 @@ const CONTINUOUS_FIELDS = ["environment", "controller_options", "compare_options
 /** Changes of the same continuous fields within this time are one entry. */
 const COALESCE_MS = 1500;
 
+/** Return whether two values have the same content. */
+export const isEqual = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+
 /** Return the names of the fields in which two objects differ. */
-export const listChanges = (before, after) =>
-  Object.keys(after).filter((key) => JSON.stringify(before[key]) !== JSON.stringify(after[key]));
+export const listChanges = (before, after) => Object.keys(after).filter((key) => !isEqual(before[key], after[key]));
 
 /** Writes addresses into the browser's history; each entry has `content`, what flies, and its `position`. */
 export class SettingHistory {
