@@ -32,7 +32,7 @@ RUN = """async () => {
 OPEN_ALL = """() => {
   for (const details of document.querySelectorAll("details")) details.open = true;
   flockView.actions.fail("stopped", 3);
-  flockView.inspector.inspect(7);
+  flockView.inspector.inspect(4);
   flockView.notices.show("No agent here", { isError: true, sticky: true, action: { text: "OK" } });
 }"""
 
@@ -72,8 +72,7 @@ def test_axe_finds_no_serious_violation(
     page.evaluate("location.hash = 'controller=cucker-smale&compare=tanner&packet_loss=0.3&scenario=obstacles&edges=1'")
     wait_for(page, "view.frame.panels.length === 2")
     page.evaluate(OPEN_ALL)
-    wait_for(page, "panel.conditions.some(Boolean)")
-    page.locator("#inspection h2").wait_for()
+    wait_for(page, "panel.conditions.some(Boolean) && view.inspector.drawing")
     check(page, axe, sizes)
     leave(page)
     run = ef.simulate(ef.random_disk(flocks=2, agents=15), ef.load("tanner"), duration=0.1)

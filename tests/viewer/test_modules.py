@@ -212,3 +212,17 @@ def test_former_keys_of_an_address_are_read(run: Callable[..., Any]) -> None:
 def test_an_empty_address_gives_the_initial_setting(run: Callable[..., Any]) -> None:
     found = run("address", "return m.readAddress('', given);", SETTING)
     assert found["setting"] == SETTING
+
+
+def test_vectors_of_a_channel_are_drawn_relative_to_their_recent_maximum(run: Callable[..., Any]) -> None:
+    assert run(
+        "vector_scales",
+        """
+        const scales = new m.Scales(), channels = [["velocity:among=same", "mean"], ["velocity", "sum"]];
+        const panel = (size) => ({ channels, observations: [[[3 * size, 4 * size], [0, 0]]], commanded: null });
+        const lengths = [0, 1000, 2000].map((now, k) => {
+          scales.update([null, panel(k === 0 ? 1 : 0.1)], now);
+          return scales.get(1, "μ velocity, same");
+        });
+        return [lengths, scales.get(1, "Σ velocity"), scales.get(0, "acceleration")];""",
+    ) == [[5, 2.5, 1.25], 1, 1]
