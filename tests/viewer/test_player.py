@@ -56,6 +56,8 @@ def test_players_of_a_report_play_together_scrub_and_show_values(page: Page, tmp
     first = page.locator(".equiflock-player").first
     expect(first.locator(".titles")).to_contain_text(TITLE)
     assert page.locator("b", has_text="bold").count() == 0
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'), { text: 'evil = 1' }))")
+    assert page.evaluate("typeof evil") == "undefined"  # only the player's script runs
     wait_for(page, "players[0].timeline.time > 0.1")  # it plays when it is seen
     first.get_by_role("button", name="Pause").click()
     first.get_by_role("slider", name="Time", exact=True).focus()

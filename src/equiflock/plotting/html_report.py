@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from equiflock._runtime.files import atomic_write
-from equiflock.plotting.player.bundle import bundle_player
+from equiflock.plotting.player.bundle import bundle_player, make_security_policy
 from equiflock.plotting.player.embedding import embed_flights
 from equiflock.simulation.trajectory import Trajectory
 
@@ -99,6 +99,7 @@ class HtmlReport:
         """Write the page atomically, replacing an existing file."""
         html = (
             f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f"{make_security_policy()}\n"
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{escape(self.title)}</title>\n<style>{STYLESHEET}</style>\n</head>\n<body>\n<main>\n"
             + "\n".join(self.parts)
