@@ -82,15 +82,16 @@ def record_scenes(page: Page, film: Film) -> None:
     film.take_pictures(34, 2)
 
 
-def main() -> None:
-    with live_page(8720) as (browser, address), tempfile.TemporaryDirectory() as folder:
-        film = Film(open_page(browser, address, "dark"), Path(folder))
+def record(folder: Path) -> None:
+    """Record view.gif and view.png into a folder."""
+    with live_page(8720) as (browser, address), tempfile.TemporaryDirectory() as scratch:
+        film = Film(open_page(browser, address, "dark"), Path(scratch))
         record_scenes(film.page, film)
-        write_media(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", FOLDER / "view.gif")
-        single = Film(open_page(browser, address, "light"), Path(folder))
+        write_media(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", folder / "view.gif")
+        single = Film(open_page(browser, address, "light"), Path(scratch))
         open_setting(single.page, "scenario=obstacles:sides=40&agents=120&seed=4&edges=1")
         single.take_pictures(65, 5)
-        write_media(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", FOLDER / "view.png")
+        write_media(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", folder / "view.png")
 
 
 def open_page(browser: Browser, address: str, theme: Literal["dark", "light"]) -> Page:
@@ -109,4 +110,4 @@ def write_media(pictures: Path, how: str, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    record(FOLDER)
