@@ -22,8 +22,14 @@ demo: $(READY)  ## train a network, test it beside others, write films and runs/
 view: $(READY)  ## fly flocks live in a browser
 	$(BIN)/equiflock view
 
-# The live view is tested in a real browser. Where it cannot be installed, the tests say so, and fail in CI.
-browser:  ## install Chromium for the tests of the live view, from Debian's packages, unless it is there
+# The live view is tested in a real browser, and its accessibility by axe-core. Where these cannot be installed, the tests
+# say so, and fail in CI. The lock file has axe-core's version and checksum; npm knows where to get it.
+AXE := tests/viewer/axe
+$(AXE)/node_modules/.ready: $(AXE)/package-lock.json
+	@npm ci --prefix $(AXE) --ignore-scripts --no-audit --no-fund --silent && touch $@ || \
+		echo "axe-core could not be installed: the test of the live view's accessibility needs it, and npm"
+
+browser: $(AXE)/node_modules/.ready  ## install Chromium (Debian's package) and axe-core (npm) for the tests of the live view
 	@command -v chromium >/dev/null || { $(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq chromium; } || \
 		echo "Chromium could not be installed: the tests of the live view need it"
 
@@ -151,5 +157,5 @@ films: $(READY) browser  ## make every film of the README, the documentation and
 	$(BIN)/python benchmarks/films.py
 
 clean:  ## remove the virtual environment and all caches
-	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build $(AXE)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -74,9 +74,11 @@ LONGEST = [
 FIRST = [*COMPILING, *LONGEST]
 BROWSER = [
     HERE / "viewer/test_play.py",
+    HERE / "viewer/test_accessibility.py",
     HERE / "viewer/test_address.py",
     HERE / "viewer/test_drawing.py",
     HERE / "viewer/test_environment_page.py",
+    HERE / "viewer/test_inspection_page.py",
     HERE / "viewer/test_laws_page.py",
     HERE / "viewer/test_layout.py",
     HERE / "viewer/test_modules.py",

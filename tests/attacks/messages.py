@@ -128,14 +128,14 @@ class Server:
         while True:
             answer = self.page.recv(timeout=timeout)
             event = "frame" if isinstance(answer, bytes) else str(json.loads(answer)["event"])
-            if event not in ("compiling", "save_progress", "saved", "save_failed"):
+            if event not in ("compiling", "working", "save_progress", "saved", "save_failed"):
                 return event
 
     def _check_other_page(self) -> None:
         """Raise TimeoutError if another page is not answered."""
         with self.open_page() as page:
             page.send(json.dumps({"command": "start", "setting": {"controller": "tanner", "agents": 10}}))
-            while json.loads(page.recv(timeout=PATIENCE))["event"] == "compiling":
+            while json.loads(page.recv(timeout=PATIENCE))["event"] in ("compiling", "working"):
                 pass
 
     def _read_peak_bytes(self) -> int:
@@ -281,6 +281,8 @@ def make_action(rng: random.Random) -> dict[str, Any]:
         {"command": "fail_agents", "kind": rng.choice(get_args(FailureKind)), "agents": rng.choice((1, 10_000))},
         {"command": "repair_agents"},
         {"command": "scatter"},
+        {"command": "watch", rng.choice(("agent", "id")): rng.choice((0, 5, 9_999, 10**9))},
+        {"command": "watch", "agent": rng.randrange(3)},
         {"command": "seek", "frame": 10**9},
         {"command": "play", "flock": 10**9},
         {"command": "cancel"},

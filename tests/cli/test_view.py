@@ -98,9 +98,15 @@ def test_a_scenario_of_a_plugin_is_offered_with_its_options(own_registry: None, 
         "kind": "boolean",
         "default": False,
         "choices": [],
+        "safe_pattern": "",
         "help": "Whether it moves a little faster.",
     }
-    assert to_dict == {"name": "crawl", "help": "A flock that hardly moves.", "options": [option]}
+    assert {name: to_dict[name] for name in ("name", "help", "options", "suitable_controllers")} == {
+        "name": "crawl",
+        "help": "A flock that hardly moves.",
+        "options": [option],
+        "suitable_controllers": [],
+    }
     assert viewer_config.setting.options == {"brisk": True}
     assert abs(viewer_config.setting.draw().velocities).max() <= 0.2
 

@@ -66,7 +66,10 @@ class Page:
 
     def read(self) -> Any:
         answer = self.connection.recv(timeout=60)
-        return read_frame(answer) if isinstance(answer, bytes) else json.loads(answer)
+        if isinstance(answer, bytes):
+            return read_frame(answer)
+        message = json.loads(answer)
+        return self.read() if message == {"event": "working"} else message
 
     def ask(self, command: str, **fields: Any) -> Any:
         self.connection.send(json.dumps({"command": command, **fields}))

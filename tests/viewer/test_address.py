@@ -28,6 +28,38 @@ def test_a_link_restores_the_setting(server: Running, open_page: Open) -> None:
     assert other.locator("#compare").input_value() == "tdagnn"
 
 
+def test_back_and_forward_undo_and_redo_a_setting(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#packet_loss=0.5&agents=30")
+    entries = page.evaluate("history.length")
+    page.locator("#agents").fill("33")
+    page.locator("#agents").press("Enter")
+    wait_for(page, "panel.agents === 33")
+    wait_for(page, "view.frame.step > 5 && view.connection.idle")
+    for value in ("0.1", "0.2", "0.3"):
+        page.locator("#packet_loss").fill(value)
+    wait_for(page, "view.state.setting.environment.packet_loss === 0.3 && view.connection.idle")
+    assert page.evaluate("history.length") == entries + 2  # the ticks of a slider are one entry
+    page.get_by_label("Trails").uncheck()
+    step = look(page, "view.frame.step")
+    page.go_back()
+    wait_for(page, f"view.state.setting.environment.packet_loss === 0.5 && view.frame.step > {step}")  # in flight
+    expect(page.locator("#packet_loss")).to_have_value("0.5")
+    assert "packet_loss=0.5" in page.url
+    assert "trails=0" in page.url  # which is no part of what is undone
+    page.locator("#scene").focus()
+    page.keyboard.press("Control+z")
+    wait_for(page, "panel.agents === 30 && view.connection.idle")
+    assert "agents=30" in page.url
+    page.keyboard.press("Control+z")  # there is nothing to undo: the page stays
+    page.go_forward()
+    wait_for(page, "panel.agents === 33 && view.connection.idle")
+    page.keyboard.press("Control+Shift+z")
+    wait_for(page, "view.state.setting.environment.packet_loss === 0.3")
+    assert page.evaluate("history.length") == entries + 2
+    page.go_back()
+    wait_for(page, "view.state.setting.environment.packet_loss === 0.5")
+
+
 def test_a_refused_setting_changes_nothing(server: Running, open_page: Open) -> None:
     page = open_page(server, "#scenario=leaders")
     before = page.url

@@ -61,7 +61,7 @@ def test_the_camera_does_not_lag_behind_a_flock_at_constant_velocity(run: Callab
           origin: [5 * time, -3 * time],
           roles: new Uint8Array(9), conditions: new Uint8Array(9),
           positions: new Float32Array(18).map((_, i) => (i * 7) % 5),
-          velocities: new Float32Array(18), accelerations: new Float32Array(18),
+          velocities: new Float32Array(18), accelerations: new Float32Array(18), disks: new Float32Array(0),
         });
         const places = [];
         for (let n = 0; n <= 120; n++) {
@@ -82,7 +82,7 @@ def test_a_held_camera_stands_still_and_then_follows_the_flock(run: Callable[...
         const panel = (time) => ({
           origin: [5 * time, 0], roles: new Uint8Array(9), conditions: new Uint8Array(9),
           positions: new Float32Array(18).map((_, i) => (i * 7) % 5),
-          velocities: new Float32Array(18), accelerations: new Float32Array(18),
+          velocities: new Float32Array(18), accelerations: new Float32Array(18), disks: new Float32Array(0),
         });
         const fly = (from, to) => {
           for (let n = from; n <= to; n++) {
@@ -112,7 +112,7 @@ def test_a_camera_detects_that_no_agent_is_visible_and_can_show_all(run: Callabl
         const panel = {
           origin: [7, -3], positions: new Float32Array(places.flat()),
           roles: new Uint8Array(13), conditions: new Uint8Array(13),
-          velocities: new Float32Array(26), accelerations: new Float32Array(26),
+          velocities: new Float32Array(26), accelerations: new Float32Array(26), disks: new Float32Array(0),
         };
         const small = { ...panel, positions: panel.positions.map((p) => p / 300) };
         camera.trackFlock(small, 0);
@@ -129,6 +129,44 @@ def test_a_camera_detects_that_no_agent_is_visible_and_can_show_all(run: Callabl
         return [first, burst, camera.isFlockVisible(panel, viewport), inside];""",
     )
     assert seen == [True, False, True, True]
+
+
+def test_the_camera_shows_a_tight_flock_and_what_is_near_or_ahead_of_it(run: Callable[..., Any]) -> None:
+    sizes = run(
+        "player/camera",
+        """
+        const viewport = { width: 800, height: 600 };
+        // Return whether a disk, relative to a flock of nine agents that flies to the right, is in view, and the scale.
+        const show = (radius, disks, landmarks = []) => {
+          const camera = new m.Camera(1), velocities = new Float32Array(18).map((_, i) => 1 - (i % 2));
+          const positions = new Float32Array(18).map((_, i) => radius * (i % 2 ? Math.sin : Math.cos)(i >> 1));
+          const panel = {
+            origin: [50, 70], positions, velocities, accelerations: new Float32Array(18),
+            disks: new Float32Array(disks), roles: new Uint8Array(9), conditions: new Uint8Array(9),
+          };
+          camera.trackFlock(panel, 0, landmarks);
+          camera.easeToFlock(1, viewport);
+          const inside = ([x, y]) => x >= 0 && x <= 800 && y >= 0 && y <= 600;
+          const agents = Array.from({ length: 9 }, (_, i) => [50 + positions[2 * i], 70 + positions[2 * i + 1]]);
+          const places = agents.map((place) => camera.toScreen(...place, viewport));
+          return [places.every(inside), inside(camera.toScreen(50 + disks[0], 70 + disks[1], viewport)), camera.scale];
+        };
+        const alone = show(3, [])[2];
+        return [
+          show(3, [5, 0, 0.5]), show(3, [-7, 0, 0.5]), show(3, [40, 0, 0.5]), show(0.1, []), show(0.1, [1.5, 0, 0.2]),
+          show(3, [0, 0, 100]), show(3, [6, 0, 0], [{ x: 56, y: 70, radius: 0.2 }]),
+        ].map(([all, disk, scale]) => [all, disk, scale / alone]);""",
+    )
+    ahead, behind, far, tight, tight_ahead, huge, given = sizes
+    assert all(each[0] for each in sizes)  # the flock is always in view
+    assert ahead[1]
+    assert 0.6 < ahead[2] <= 1
+    assert behind[1:] == [False, 1]
+    assert far[1:] == [False, 1]
+    assert tight[2] > 5  # closer than 2 R from the centre
+    assert tight_ahead[1]
+    assert huge[2] > 0.39  # a huge obstacle does not make the flock tiny
+    assert given[1]
 
 
 BOX = {"left": 0, "right": 100, "top": 0, "bottom": 50}

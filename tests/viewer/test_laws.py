@@ -153,22 +153,36 @@ def test_options_that_no_law_can_have_are_refused_in_one_line(fields: dict[str, 
 def test_a_page_changes_the_law_of_its_flight_and_unknown_options_are_refused(page: Page) -> None:
     page.start(controller="reynolds:cohesion=2", compare="tanner")
     page.fly(3)
-    assert page.ask("change_law", options={"cohesion": 9.5}) == {"event": "done"}
-    assert page.ask("change_law", panel=1, options={"clamp": 4}) == {"event": "done"}
+    first = {"options": {}, "controller_options": {"cohesion": 9.5}, "compare_options": {}}
+    assert page.ask("change_law", options={"cohesion": 9.5}) == {"event": "done", "changes": first}
+    second = {**first, "compare_options": {"clamp": 4}}
+    assert page.ask("change_law", panel=1, options={"clamp": 4}) == {"event": "done", "changes": second}
     answer = page.ask("change_law", panel=1, options={"clmap": 4})
     assert answer["event"] == "refused"
     assert "its options are clamp, clamp_by, potential, " in answer["text"]
     assert page.fly(6).step == 6
 
 
-def test_a_page_is_warned_if_law_and_scenario_have_different_patterns(page: Page) -> None:
+def test_scenario_and_laws_share_the_pattern_whoever_was_given_it(page: Page) -> None:
+    circle = {"pattern": "circle"}
+    setting = {"scenario": "formation", "agents": 9, "controller": "formation"}
+    for given in ({"options": circle}, {"controller_options": circle}):
+        started = page.ask("start", setting={**setting, **given})
+        assert (started["setting"]["options"], started["setting"]["controller_options"]) == (circle, circle)
+        assert started["warning"] is None
+    changes = page.ask("change_law", options={"pattern": "EQ", "gain": 9})["changes"]
+    assert (changes["options"], changes["controller_options"]) == ({"pattern": "EQ"}, {"pattern": "EQ", "gain": 9})
+    # Without the option, the law has its default, and so has the scenario; other options of the scenario stay.
+    page.ask("start", setting={**setting, "options": {**circle, "mean_speed": 2}, "compare": "formation:gain=9"})
+    changes = page.ask("change_law", panel=1, options={})["changes"]
+    assert changes == {"options": {"mean_speed": 2}, "controller_options": {}, "compare_options": {}}
+    unaware = page.ask("start", setting={**setting, "options": circle, "controller": "tanner"})
+    assert unaware["setting"]["controller_options"] == {}
+
+
+def test_a_page_is_warned_if_law_and_scenario_are_given_different_patterns(page: Page) -> None:
     setting = {"scenario": "formation", "options": {"pattern": "circle"}, "agents": 9, "controller": "formation"}
-    message = "the pattern of the scenario is 'circle', that of the controller 'vee': choose the same for both"
-    assert page.ask("start", setting=setting)["warning"] == message
-    assert page.ask("change_law", options={"pattern": "circle"}) == {"event": "done"}
-    assert page.ask("change_law", options={"pattern": "EQ"})["warning"] == message.replace("vee", "EQ")
+    message = "the pattern of the scenario is 'circle', that of the controller 'EQ': choose the same for both"
+    assert page.ask("start", setting={**setting, "controller_options": {"pattern": "EQ"}})["warning"] == message
+    assert "warning" not in page.ask("change_law", options={"pattern": "EQ"})
     assert page.ask("scatter") == {"event": "done"}  # which has nothing to do with it
-    assert page.ask("start", setting={**setting, "options": {}})["warning"] is None
-    assert page.ask("start", setting={**setting, "controller": "tanner"})["warning"] is None  # it knows no patterns
-    second = {"controller": "tanner", "compare": "formation"}
-    assert page.ask("start", setting={**setting, **second})["warning"] == message

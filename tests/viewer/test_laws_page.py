@@ -154,25 +154,41 @@ def test_a_word_in_place_of_a_number_is_the_placeholder_of_its_box(own_registry:
         leave(page)
 
 
-def test_different_patterns_of_scenario_and_law_show_a_warning(server: Running, open_page: Open) -> None:
-    page = open_page(server, "#scenario=formation&agents=20&controller=formation")
-    page.get_by_text("More settings").click()
-    page.locator("#option-pattern").select_option("circle")
-    expect(page.locator("#notices")).to_contain_text("the pattern of the scenario is 'circle', that of the controller")
-    wait_for(page, "view.connection.idle")
+def test_a_scenario_brings_a_law_that_suits_it_and_one_box_sets_the_pattern_of_both(
+    server: Running, open_page: Open
+) -> None:
+    page = open_page(server, "#scenario=flocking&agents=20")
+    assert look(page, "view.state.setting.controller") == "starling"
+    page.locator("#scenario").get_by_text("Formation").click()
+    wait_for(page, "view.state.setting.controller === 'formation' && view.connection.idle")
+    expect(page.locator("#controller optgroup").first).to_have_attribute("label", "For formation")
+    # The law's menu sets the pattern of the scenario, too, in flight; the scenario has no menu of its own.
+    expect(page.locator("#option-pattern")).to_be_hidden()
     page.locator("#controller-option-pattern").select_option("circle")
-    wait_until(lambda: options_of(server) == {"pattern": "circle"})
-    expect(page.locator("#notices")).to_be_empty()
-    wait_for(page, "view.connection.idle")
+    wait_for(page, "view.state.setting.options.pattern === 'circle' && view.connection.idle")
     assert "scenario=formation:pattern=circle&controller=formation:pattern=circle&" in page.url
-    # A word in capital letters comes by the address, and is in the menus from then on.
-    page.evaluate(
-        "() => { location.hash = '#scenario=formation:pattern=EQ&agents=20&controller=formation:pattern=EQ'; }"
-    )
+    page.locator("#controller-option-pattern").select_option("word …")
+    box = page.locator("#controller-option-pattern-word")
+    box.press_sequentially("eq1")
+    assert box.evaluate("(box) => box.validity.valid") is False
+    box.press("Backspace")
+    box.press("Enter")
     wait_for(page, "view.state.setting.options.pattern === 'EQ' && view.connection.idle")
-    for menu in ("#option-pattern", "#controller-option-pattern"):
-        expect(page.locator(menu)).to_have_value("EQ")
     assert the_session(server).current.flights[0].options == {"pattern": "EQ"}
+    assert look(page, "view.frame.step") > 0
+    # A controller that the user chose stays, with an offer beside the menu.
+    page.locator("#controller").select_option("etdagnn")
+    offer = page.locator("#controller-offer")
+    expect(offer).to_contain_text("Formation needs a controller that knows the pattern.")
+    page.locator("#scenario").get_by_text("Goal").click()
+    expect(offer).to_contain_text("Goal needs a controller that knows the goal.")
+    assert look(page, "view.state.setting.controller") == "etdagnn"
+    offer.get_by_role("button").click()
+    wait_for(page, "view.state.setting.controller === 'gu-leader' && view.connection.idle")
+    expect(offer).to_be_hidden()
+    # Nobody chose gu-leader, so it does not stay.
+    page.locator("#scenario").get_by_text("Flocking").click()
+    wait_for(page, "view.state.setting.controller === 'starling' && view.connection.idle")
 
 
 def test_every_law_is_in_the_menu_with_a_slider_for_every_number(server: Running, open_page: Open) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 import equiflock as ef
+from equiflock.viewer.session import Session
 from equiflock.viewer.setting import Setting
 from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, leave, look, on_screen, pause, pixels, the_session, wait_for
@@ -148,10 +150,18 @@ def test_a_long_search_is_announced_and_can_be_cancelled(server: Running, open_p
     page.locator("#comm_radius").fill("0.1")
     page.locator("#comm_radius").press("Enter")
     expect(page.locator("#notices")).to_contain_text("Searching for a start")
+    flying = "A start with these settings is searched for. Still flying: Starling, Flocking, 3 agents."
+    expect(page.locator("#searching")).to_have_text(flying)
+    page.locator("#controller").select_option("reynolds")
+    expect(page.locator("#controller-law")).to_have_attribute("inert", "")  # its sliders would act on what flies
+    expect(page.locator("#searching")).to_have_text(flying)
     page.locator("#notices").get_by_role("button", name="Cancel").click()
     expect(page.locator("#notices")).to_have_text("Cancelled.")
     wait_for(page, "view.connection.idle")
     expect(page.locator("#comm_radius")).to_have_value("1")
+    expect(page.locator("#controller")).to_have_value("starling")
+    expect(page.locator("#searching")).to_be_hidden()
+    expect(page.locator("#controller-law")).to_be_hidden()
     assert page.url == before
     page.keyboard.press(".")
     wait_for(page, "view.frame.step === 1")
@@ -301,6 +311,20 @@ def test_a_lost_connection_is_reported_and_restored(open_page: Open, chromium: A
         expect(page.locator("#notices")).to_contain_text("Reconnected")
         assert look(page, "view.state.setting.seed") == 5
         context.close()
+
+
+def test_a_frozen_server_is_reported_until_it_answers(
+    server: Running, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = open_page(server)
+    awake, receive = threading.Event(), Session._receive
+    # Requests are received in the server's event loop, which then stands still.
+    monkeypatch.setattr(Session, "_receive", lambda *given: (awake.wait(20), receive(*given))[1])
+    expect(page.locator("#notices")).to_contain_text("The server has stopped answering", timeout=15_000)
+    step = look(page, "view.frame.step")
+    awake.set()
+    expect(page.locator("#notices")).to_be_empty()
+    wait_for(page, f"view.frame.step > {step}")
 
 
 def test_a_saved_flight_is_played_with_a_slider(open_page: Open) -> None:

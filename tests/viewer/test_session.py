@@ -78,6 +78,12 @@ def test_a_page_flies_a_flock_and_gets_a_frame_for_every_request(page: Page) -> 
         '{"command": "fail_agents", "kind": "stopped", "agents": 0}',
         '{"command": "fail_agents", "kind": "stopped", "agents": 1e99}',
         '{"command": "repair_agents", "agents": 1}',
+        '{"command": "watch"}',
+        '{"command": "watch", "agent": 1, "id": 1}',
+        '{"command": "watch", "agent": 100}',
+        '{"command": "watch", "agent": -1}',
+        '{"command": "watch", "id": 1e99}',
+        '{"command": "watch", "agent": [0]}',
         '{"command": "remove_agents", "positions": [[0, 0]], "reach": 1, "panel": 7}',
         "\x00",
         "{" * 5000,
@@ -125,9 +131,9 @@ VALUES = st.recursive(
 )
 COMMANDS = ["start", "cancel", "advance", "seek", "show_edges", "steer", "toggle_leader"]
 COMMANDS += ["remove_agents", "add_disk", "move_disk", "remove_disk", "set_orbit", "change_environment", "change_law"]
-COMMANDS += ["fail_agents", "repair_agents", "scatter"]
+COMMANDS += ["fail_agents", "repair_agents", "scatter", "watch"]
 FIELDS = ["setting", "steps", "frame", "edges", "velocity", "position", "positions", "panel", "reach", "disk", "index"]
-FIELDS += ["active", "agent", "environment", "options", "kind", "agents"]
+FIELDS += ["active", "agent", "environment", "options", "kind", "agents", "id"]
 POINTS = st.lists(st.floats(-30, 30), min_size=2, max_size=2)
 SENSIBLE = st.one_of(
     st.builds(lambda n: {"command": "advance", "steps": n}, st.integers(0, 3)),
@@ -155,6 +161,7 @@ SENSIBLE = st.one_of(
     ),
     st.just({"command": "repair_agents"}),
     st.just({"command": "show_edges", "edges": True}),
+    st.builds(lambda which, n: {"command": "watch", which: n}, st.sampled_from(["agent", "id"]), st.integers(0, 60)),
 )
 STRANGE = st.builds(
     lambda command, fields: {"command": command, **fields},
@@ -172,9 +179,8 @@ def test_the_server_survives_arbitrary_messages(server: Running, messages: list[
         for message in messages:
             page.connection.send(json.dumps(message) if isinstance(message, dict) else message)
         for answer in [page.read() for _ in messages]:
-            assert not isinstance(answer, dict) or answer["event"] in ("refused", "cancelled", "started", "done"), (
-                answer
-            )
+            events = "refused", "cancelled", "started", "done", "watched"
+            assert not isinstance(answer, dict) or answer["event"] in events, answer
         assert page.start().step == 0
     wait_until(lambda: not server.sessions)
 

@@ -246,14 +246,12 @@ def write_demo(
             run.save(scratch / f"{name}.zarr")
         training = _draw_training(demonstration, scratch / TRAINING_FIGURE)
         curves = _draw_flight_curves(demonstration, scratch / CURVES_FIGURE)
-        _build_report(demonstration, film_flock, films, training, curves).write(scratch / REPORT_FILE)
+        _build_report(demonstration, film_flock, training, curves).write(scratch / REPORT_FILE)
     return [folder / name for name in (REPORT_FILE, WEIGHTS_FILE, *(path.name for path in films))]
 
 
-def _build_report(
-    demonstration: Demonstration, film_flock: int, films: list[Path], training: Path, curves: Path
-) -> HtmlReport:
-    """Return the report: training, test, films, curves and settings."""
+def _build_report(demonstration: Demonstration, shown_flock: int, training: Path, curves: Path) -> HtmlReport:
+    """Return the report: training, test, flights of one flock, curves and settings."""
     header, rows = format_comparison(demonstration)
     B, N, _ = demonstration.start.shape
     epochs, contrasts = demonstration.recipe.epochs, len(demonstration.contrasting_flocks)
@@ -277,14 +275,19 @@ def _build_report(
     page.add_table(header, rows)
     page.add_text(
         f"In {contrasts} of {B} flocks the trained network keeps the communication graph connected throughout the "
-        "flight, while the classical law ends with a disconnected graph. The films show flock "
-        f"{film_flock} (counted from 0), in which every agent has at least two neighbours at the start."
+        "flight, while the classical law ends with a disconnected graph. Below flies flock "
+        f"{shown_flock} (counted from 0), in which every agent has at least two neighbours at the start."
         if contrasts
         else "There is no flock that the trained network keeps connected and the classical law does not."
     )
-    page.add_heading("Films")
-    page.add_media(
-        films, f"Flock {film_flock}. Agents are coloured by direction of flight; lines: communication graph."
+    page.add_heading("One flock under each controller")
+    page.add_player(
+        list(demonstration.runs.values()),
+        f"Flock {shown_flock}. Agents are coloured by direction of flight; lines: communication graph. Point at a "
+        "curve to read it, click it to enlarge it.",
+        flock=shown_flock,
+        titles=[LABELS[name] for name in demonstration.runs],
+        links=True,
     )
     page.add_heading("Over time")
     page.add_media([curves], "Median over flocks (line) and interquartile range (band).")

@@ -46,7 +46,7 @@ class Reproduce(WorkerOptions):
     only: tuple[str, ...] = ()
     """Experiments to run: training, connectivity, flocking, leaders, obstacles, generalization; by default all."""
     films: bool = True
-    """Whether to render films."""
+    """Whether to render films, and to play their flights in the report."""
     checks: bool = False
     """Whether to print every check of every statement."""
     force: bool = False

@@ -21,6 +21,7 @@ from equiflock.cli.shared_options import check_radius_has_effect, load_flights
 from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, err, out, progress
 from equiflock.controllers.registry import WEIGHTS_SUFFIX
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
+from equiflock.scenarios.registry import choose_controller
 from equiflock.simulation.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ class View:
     """One or two saved flights to replay: from `equiflock simulate --save`, saved from the page, a flight log (.csv,
     with --comm-radius), or a job of `equiflock reproduce` or `evaluate` (jobs/*.csv in its run directory), which is
     simulated again."""
-    controller: str = DEFAULT_CONTROLLER
-    """Initial controller, as for `equiflock simulate`; the page can switch to any other."""
+    controller: str | None = None
+    """Initial controller, as for `equiflock simulate`; the page can switch to any other. By default starling, or the
+    scenario's first suitable controller if that is not one."""
     compare: str | None = None
     """Second controller, simulated side by side with the first."""
     weights: tuple[Path, ...] = ()
@@ -115,7 +117,8 @@ class View:
         if self.comm_radius is not None and not self.flights:
             page_fields["comm_radius"] = self.comm_radius
         files = list(self.weights)
-        for name, controller in (("controller", self.controller), ("compare", self.compare)):
+        initial = choose_controller(scenario, DEFAULT_CONTROLLER) if self.controller is None else self.controller
+        for name, controller in (("controller", initial), ("compare", self.compare)):
             page_fields[name] = controller
             if controller is not None and controller.endswith(WEIGHTS_SUFFIX):
                 files.append(Path(controller))

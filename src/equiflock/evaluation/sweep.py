@@ -296,7 +296,7 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
         axes.set_visible(False)
     assert image is not None
     bar = figure.colorbar(image, ax=grid, shrink=0.9, format=PercentFormatter(1.0) if is_share(metric) else "{x:g}")
-    interval = " (95% interval)" if summary.interval_low.notna().any() else ""
+    interval = " (95% interval)" if any(" (" in format_estimate(row) for row in summary.itertuples()) else ""
     bar.set_label(f"{'share of' if is_share(metric) else 'median over'} flocks{interval}")
     suffix = f", median over {', '.join(map(_format_axis_name, left_out))}" if left_out else ""
     figure.suptitle(f"{list_metrics()[metric]}{suffix}{_format_direction(metric)}", color=TEXT_COLOUR)
@@ -359,10 +359,9 @@ def _make_colour_norm(values: pd.Series) -> Normalize:
 
 
 def _format_direction(metric: str) -> str:
-    """Return ": lower is better" or ": higher is better", or "" if the metric is not registered."""
-    if metric not in METRICS.parts:
-        return ""
-    return f": {'higher' if METRICS.parts[metric].larger_is_better else 'lower'} is better"
+    """Return ": lower is better" or ": higher is better"; the package's metrics of sweeps are all of effort or error."""
+    larger_is_better = metric in METRICS.parts and METRICS.parts[metric].larger_is_better
+    return f": {'higher' if larger_is_better else 'lower'} is better"
 
 
 def _format_axis_name(axis: str) -> str:

@@ -268,11 +268,11 @@ def draw_losses(table: pd.DataFrame, path: Path) -> Path:
         training[name], difference[name] = _compute_range(train), _compute_range(100.0 * (test - train) / train)
     return draw_panels(
         [
-            CurvePanel(curves.x, "epoch", "training loss", training, has_overlapping_lines=True),
+            CurvePanel(curves.x, "epoch", "training loss", training),
             CurvePanel(
                 curves.x,
                 "epoch",
-                "(test loss - training loss) / training loss, %",
+                "test loss above training loss, %",
                 difference,
                 "linear",
                 shows_range_at_end=True,

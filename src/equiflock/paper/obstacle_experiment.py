@@ -204,7 +204,7 @@ def _judge_collisions(outcomes: OutcomeTable) -> Statement:
 def draw_obstacles(table: pd.DataFrame, path: Path) -> Path:
     """Draw the share of flights with the orbit technique that failed by the obstacle's number of sides, and the causes.
 
-    The range is over training seeds.
+    The range is over training seeds. A cause of all failures, or of none, has no panel.
     """
     outcomes = OutcomeTable(table)
     collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
@@ -220,15 +220,18 @@ def draw_obstacles(table: pd.DataFrame, path: Path) -> Path:
         lines = {
             name: np.transpose([_compute_range(compute(name, s)) for s in outcomes.sides]) for name in PAPER_NETWORKS
         }
+        shares = np.concatenate([np.ravel(line) for line in lines.values()])
+        if panels and len(np.unique(shares[~np.isnan(shares)])) < 2:
+            continue
         x, x_label, ticks = np.array(outcomes.sides), "perimeter / $R_{min}$", tuple(outcomes.sides)
         panels.append(CurvePanel(x, x_label, "share", lines, "linear", (-0.03, 1.03), ticks, title))
     return draw_panels(panels, path)
 
 
 def format_failures_without_orbit(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the share of flights without the orbit technique that failed: median [range] over seeds.
+    """Return header and rows of the share of flights without the orbit technique that failed, by network and obstacle.
 
-    There is a row per network and a column per obstacle; a figure would show nothing, as nearly all flights fail.
+    Each is the median [range] over seeds. A figure would show nothing, as nearly all flights fail.
     """
     outcomes = OutcomeTable(table)
     rows = []

@@ -26,6 +26,7 @@ from equiflock.plotting.figures import CurvePanel, draw_panels
 from equiflock.plotting.film import film
 from equiflock.plotting.html_report import HtmlReport
 from equiflock.plotting.snapshots import draw_snapshots
+from equiflock.simulation.trajectory import Trajectory
 
 HEADINGS = {
     "training.png": "Training",
@@ -78,11 +79,11 @@ def write_reproduction(
             table.to_csv(scratch, index=False, float_format="%.6g")
     write_ledger(reproduction.statements, folder / "ledger.json")
     figures = draw_figures(reproduction.tables, folder, on_file)
-    films = []
-    for name in FILMS if with_films and reproduction.profile.has_networks(reproduction.tables) else ():
+    filmed = list(FILMS) if with_films and reproduction.profile.has_networks(reproduction.tables) else []
+    for name in filmed:
         on_file(f"{name}.mp4")
-        films.append(draw_scenario_film(name, folder))
-    page = _build_report(reproduction, figures, films, elapsed_seconds)
+        draw_scenario_film(name, folder)
+    page = _build_report(reproduction, folder, figures, filmed, elapsed_seconds)
     return [page.write(folder / "report.html"), folder / "ledger.json"]
 
 
@@ -108,10 +109,15 @@ def draw_scenario_film(name: str, folder: Path, **options: Any) -> Path:
 
     `options` are arguments of `film` that replace the defaults of this function. Return the path, NAME.mp4 in `folder`.
     """
-    runs = [load_report_flight(folder, name, network) for network in PAPER_NETWORKS]
+    runs = _load_film_flights(name, folder)
     # Four panels: lower resolution and frame rate than a film of one panel.
     settings: Any = {"dots_per_inch": 85, "speed": FILMS[name].speed, "frames_per_second": 20, **options}
     return film(runs, folder / f"{name}.mp4", titles=PAPER_NETWORKS, **settings)
+
+
+def _load_film_flights(name: str, folder: Path) -> list[Trajectory]:
+    """Load the saved flights of a film, one for each of the paper's networks."""
+    return [load_report_flight(folder, name, network) for network in PAPER_NETWORKS]
 
 
 def _draw_flocking(metric: str, table: pd.DataFrame, path: Path) -> Path:
@@ -160,9 +166,9 @@ FIGURES: Mapping[str, Mapping[str, Callable[[pd.DataFrame, Path], object]]] = {
 
 
 def _build_report(
-    reproduction: Reproduction, figures: list[Path], films: list[Path], elapsed_seconds: float
+    reproduction: Reproduction, folder: Path, figures: list[Path], filmed: list[str], elapsed_seconds: float
 ) -> HtmlReport:
-    """Return the report: ledger, figures, bound, films, checks and settings."""
+    """Return the report: ledger, figures, bound, flights that are also filmed, checks and settings."""
     profile = reproduction.profile
     page = HtmlReport(
         "Reproduction of the paper",
@@ -189,9 +195,15 @@ def _build_report(
         page.add_heading("Generalization: the bound and its terms at the last epoch")
         page.add_table(*generalization_experiment.format_bound_rows(reproduction.tables["generalization"]))
         page.add_text("Medians over training seeds. The paper prints 3 L + 1 where its proof gives 3 (L + 1).")
-    for path in films:
-        page.add_heading(f"Film: {FILMS[path.stem].title}")
-        page.add_media([path], "The same flock under each of the paper's networks (seed 0).")
+    for name in filmed:
+        page.add_heading(f"Flights: {FILMS[name].title}")
+        page.add_player(
+            _load_film_flights(name, folder),
+            f"The same flock under each of the paper's networks (seed 0); also filmed as {name}.mp4.",
+            titles=PAPER_NETWORKS,
+            speed=FILMS[name].speed,
+            links=True,
+        )
     page.add_heading("Checks")
     checks = [
         [each.id, check.description, check.measured, "holds" if check.holds else "does not hold", f"{sum(check.seeds)}"]

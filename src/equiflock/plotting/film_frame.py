@@ -164,7 +164,7 @@ class FilmFrame:
         self.time_line.set_xdata([x, x])
         for dot, run, variance, frame in zip(self.dots, self.runs, self.variances, frames, strict=True):
             flown = min(time, float(run.steps[0]) * run.time_step)  # the dot stays where the flight has ended
-            dot.set_data(*self.to_plot(np.array([flown]), variance[[frame]]).T)
+            dot.set_data(*np.maximum(self.to_plot(np.array([flown]), variance[[frame]]), self.plot.min).T)
 
     def _draw_panel_borders(self) -> None:
         """Draw the lines above and below each panel, and those between panels."""
@@ -201,7 +201,9 @@ class FilmFrame:
             # A flight that has ended has no curve any more.
             shown = run.times <= (run.steps[0] + 0.5) * run.time_step
             x, y = self.to_plot(run.times[shown], variance[shown]).T
-            self._add(Line2D(x, y, color=colour, linewidth=1.8 * unit, solid_joinstyle="round"))
+            curve = Line2D(x, y, color=colour, linewidth=1.8 * unit, solid_joinstyle="round")
+            self._add(curve)
+            curve.set_clip_box(self.plot.padded(2 * unit))
         self.time_line = Line2D([0, 0], [self.plot.y0, self.plot.y1], color=palette.faint, linewidth=unit)
         self._add(self.time_line, moving=True)
         self.dots = []
@@ -213,10 +215,10 @@ class FilmFrame:
     def to_plot(
         self, times: Float64[np.ndarray, " T"], values: Float64[np.ndarray, " T"]
     ) -> Float64[np.ndarray, "T 2"]:
-        """Return the pixels of values at times; values that are zero or below the axis are at its lower end."""
+        """Return the pixels of values at times; values below the axis are below the plot, which clips them."""
         low, high = self.log_limits
         with np.errstate(divide="ignore", invalid="ignore"):
-            heights = (np.maximum(np.log10(values), low) - low) / (high - low)
+            heights = np.maximum((np.log10(values) - low) / (high - low), -1.0)
         shares = (times - self.first) / max(self.last - self.first, 1e-12)
         return np.column_stack([self.plot.x0 + shares * self.plot.width, self.plot.y0 + heights * self.plot.height])
 

@@ -72,14 +72,16 @@ class HtmlReport:
         flock: int = 0,
         titles: Sequence[str] | None = None,
         speed: float = 0.5,
+        links: bool = False,
         group: str = "",
     ) -> None:
         """Embed a player of one flock of one to four runs with the same times, with a caption below.
 
         Players of the page with the same `group` play together. `titles` default to the controllers' names; `speed` is
-        in simulated seconds per second. Raise InputError if the flocks are too large (see `embed_flights`).
+        in simulated seconds per second; `links` draws the communication graph at first. Raise InputError if the flocks
+        are too large (see `embed_flights`).
         """
-        self.parts.append(embed_flights(runs, flock=flock, titles=titles, speed=speed, group=group))
+        self.parts.append(embed_flights(runs, flock=flock, titles=titles, speed=speed, links=links, group=group))
         self.add_text(caption)
         self.has_players = True
 

@@ -202,6 +202,12 @@ def describe_unsuitability(scenario: Scenario, controller: str) -> str | None:
     return f"{scenario.name} needs a controller that {scenario.controller_requirement}: use {suitable[0]}"
 
 
+def choose_controller(scenario: str, default: str) -> str:
+    """Return the default controller if it suits a scenario, named without options, else its first suitable one."""
+    suitable = scenario_class(scenario).suitable_controllers
+    return default if not suitable or default in suitable else suitable[0]
+
+
 def collect_options(scenario: Scenario) -> dict[str, Any]:
     """Return all options of a scenario, with those of its disk in place of `disk`, as `make_scenario` takes them.
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.memory import ReadOnlyDict
+from equiflock.controllers.explanation import Explanation, explain
 from equiflock.flock import Flock, Role, Vectors
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.observations.orbit import Orbit
@@ -113,7 +114,10 @@ class LiveFlight:
         flight_options: dict[str, Any] = {"orbit": orbit, "obstacles": scenario.obstacles, "environment": environment}
         self.flight = flight(start, controller, time_step=time_step, **flight_options)
         self.sensing = cast(DelayedAggregation, self.flight.sensing)
-        self.environment, self.options, self._controller = environment, options, controller
+        self.environment, self.options, self.controller = environment, options, controller
+        self.agent_ids = np.arange(start.shape[1])
+        """(N,), a number for each agent, which it keeps while others come and go."""
+        self._next_id = len(self.agent_ids)
         self.advance()
         self._start_recording()
 
@@ -121,6 +125,10 @@ class LiveFlight:
         """Advance one step, which sets `step`, `flock` and `accelerations`; it is not recorded (see `record`)."""
         moment = next(self.flight)
         self.step, self.flock, self.accelerations = moment.step, moment.flock, moment.accelerations
+        self.observations = moment.observations
+        """(1, N, K, C, D), from which the controller computed the accelerations."""
+        self.is_changed = False
+        """Whether flock, controller or environment were changed since: then accelerations have another reason."""
         self._has_received = True
         """Whether a step was made with the current radio and message buffer, so that the messages in use are known."""
 
@@ -135,6 +143,8 @@ class LiveFlight:
         are 0. If roles, obstacles or groups differ, a new recording starts.
         """
         self.flight.replace(flock, keep)
+        self._replace_ids(flock, keep)
+        self.is_changed = True
         kept = self.accelerations if keep is None else self.accelerations[:, keep]
         accelerations = np.zeros_like(flock.positions)
         accelerations[:, : kept.shape[1]] = kept
@@ -146,6 +156,24 @@ class LiveFlight:
         else:
             self._start_recording()
 
+    def _replace_ids(self, flock: Flock, keep: Mask | None) -> None:
+        """Keep the ids of kept agents, and give new ones, which were never in use, to new agents."""
+        kept = self.agent_ids if keep is None else self.agent_ids[keep]
+        new = np.arange(self._next_id, self._next_id + flock.shape[1] - len(kept))
+        self._next_id += len(new)
+        self.agent_ids = np.concatenate([kept, new])
+
+    def explain(self, agent: int) -> Explanation:
+        """Return why an agent accelerates as it does; call it only for followers, and unless `is_changed`."""
+        return explain(
+            self.controller,
+            self.observations,
+            agent,
+            flock=self.flock,
+            time_step=self.flight.time_step,
+            latency=self.environment.radio.latency,
+        )
+
     def change_environment(self, environment: Environment) -> None:
         """Continue with another radio and body from the next step on; do nothing if they are the present ones.
 
@@ -153,11 +181,11 @@ class LiveFlight:
         """
         if environment == self.environment:
             return
-        self.environment = environment
+        self.environment, self.is_changed = environment, True
         if environment.radio != self.sensing.radio:
             self.sensing.radio, self._has_received = environment.radio, False
             # The gain of a controller depends on the latency of its messages.
-            change_controller(self.flight, self._controller)
+            change_controller(self.flight, self.controller)
         if environment.body != self.flight.body:
             self.flight.body = environment.body
         # All frames of a recording have the same body state arrays.
@@ -184,7 +212,7 @@ class LiveFlight:
             raise InputError(f"the controller cannot fly this flock: {type(error).__name__}: {error}") from None
         message_buffer = self.sensing.message_buffer
         change_controller(self.flight, controller)
-        self._controller = controller
+        self.controller, self.is_changed = controller, True
         self._has_received = self._has_received and self.sensing.message_buffer is message_buffer
         self.options = options
         self.law_history.append((self.step, options))

@@ -28,6 +28,7 @@ from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.live_flight import LiveFlight, Mask
 from equiflock.viewer.setting import (
     MAX_DISKS,
+    OPTION_FIELDS,
     DiskObstacle,
     EnvironmentSetting,
     Setting,
@@ -120,6 +121,11 @@ class LiveSimulation:
         """A message about the first flight whose controller does not fit the scenario or the time step, or None."""
         return next((text for text in self._warnings if text is not None), None)
 
+    def describe_options(self) -> dict[str, Any]:
+        """Return `changes`, the setting's fields that `change_law` may change, and `warning` if there is one."""
+        changes = self.setting.model_dump(mode="json", include={"options", *OPTION_FIELDS.values()})
+        return {"changes": changes, **({} if self.warning is None else {"warning": self.warning})}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields of the event "started"; radius and orbit are in effect where the setting has None."""
         return {
@@ -182,15 +188,25 @@ class LiveSimulation:
     def change_law(self, panel: int, options: dict[str, Any]) -> None:
         """Continue one flight with other options of its controller from the next step on, and update the setting.
 
-        `options` are all that differ from their defaults. Raise InputError if the controller cannot be built or fails
-        on this flock.
+        `options` are all that differ from their defaults. The scenario and the other flight's controller change with
+        it in the options that they share. Raise InputError if a controller cannot be built or fails on this flock.
         """
-        live = self._get_flight(panel)
-        controller = self._load(self.setting.controllers[panel], options)
-        check_controller_memory(controller, live.flock)
-        live.change_controller(controller, options)
-        self._warnings[panel] = self._describe_risk(self.setting.make(), controller)
-        self.setting = self.setting.replace_law_options(panel, options)
+        self._get_flight(panel)
+        before, setting = self.setting, self.setting.replace_law_options(panel, options)
+        scenario = setting.make()
+        changed = [
+            (live, self._load(name, new), new)
+            for live, (name, old), (_, new) in zip(
+                self.flights, before.controller_specs, setting.controller_specs, strict=True
+            )
+            if new != old
+        ]
+        for live, controller, _ in changed:
+            check_controller_memory(controller, live.flock)
+        for live, controller, new in changed:
+            live.change_controller(controller, new)
+        self.setting = setting
+        self._warnings = [self._describe_risk(scenario, live.controller) for live in self.flights]
 
     def fail_agents(self, kind: FailureKind, agents: int) -> None:
         """Let `agents` random working followers fail, or all if they are fewer, the same in all flights.

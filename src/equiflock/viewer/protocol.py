@@ -4,14 +4,17 @@ A request is a JSON object whose `command` selects one of the classes below, whi
 every number. It has one answer: to advance, seek and show_edges a frame, in the binary format of `frames`, and to all
 others a JSON object with an `event`:
 
+    watched                 watch; with the fields of `inspection.describe_agent`
     started                 start and play; with the fields of `LiveSimulation.to_dict`, or `playback`
     saving                  save; "save_progress" events and finally "saved" or "save_failed" follow
-    done                    all other commands; change_law may add a `warning`
+    done                    all other commands; that of change_law has `changes`, fields of the setting that follow
+                            from it, and may have a `warning`
     refused, cancelled      the request is invalid, or its search was cancelled; nothing has changed
     failed                  the flight raised an error and was dropped
 
 Answers have the order of the requests, so a page that waits for each never receives more than it can draw. Events
-without a request are "welcome" (`ViewerConfig.to_dict`), "compiling" (progress of the compiler) and those of a save.
+without a request are "welcome" (`ViewerConfig.to_dict`), "compiling" (progress of the compiler), "working" (an answer
+takes long) and those of a save.
 `session` executes requests.
 """
 
@@ -87,6 +90,20 @@ class ShowEdges(StrictModel):
 
     command: Literal["show_edges"]
     edges: bool
+
+
+class Watch(StrictModel):
+    """Describe one agent of each panel, by its index in the newest frame or by the `id` of an earlier answer."""
+
+    command: Literal["watch"]
+    agent: BoundedIndex | None = None
+    id: BoundedIndex | None = None
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Watch:
+        if (self.agent is None) == (self.id is None):
+            raise InputError("watch needs either agent or id")
+        return self
 
 
 class Action(StrictModel):
@@ -207,6 +224,7 @@ Request = (
     | Advance
     | Seek
     | ShowEdges
+    | Watch
     | Steer
     | ToggleLeader
     | RemoveAgents

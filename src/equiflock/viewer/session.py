@@ -18,11 +18,14 @@ from equiflock.plotting.player.playback import Playback
 from equiflock.scenarios import SearchCancelledError, Stop
 from equiflock.viewer import protocol
 from equiflock.viewer.flight_archive import FlightArchive
+from equiflock.viewer.inspection import describe_agent
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.viewer_config import ViewerConfig
 
 PROGRESS_INTERVAL = 0.25
 """Seconds between progress messages about saving or compiling."""
+WORKING_INTERVAL = 1.0
+"""Seconds between messages that an answer takes long, so that the page can tell a busy server from a frozen one."""
 MAX_PENDING_REQUESTS = 500
 """With more pending requests the connection is closed. The page sends two at a time."""
 CLOSE_POLICY_VIOLATION = 1008
@@ -92,10 +95,16 @@ class Session:
         loop = asyncio.get_running_loop()
         while True:
             work = loop.run_in_executor(self._workers, self._answer_request, await waiting.get())
-            # Report the progress of the compiler while the answer waits for kernels.
+            # Report the progress of the compiler while the answer waits for kernels, and that the server is alive.
+            reported = loop.time()
             while not (await asyncio.wait([work], timeout=PROGRESS_INTERVAL))[0]:
                 if (text := compile_progress.format_progress()) is not None:
                     await socket.send_json({"event": "compiling", "text": text})
+                elif loop.time() - reported < WORKING_INTERVAL:
+                    continue
+                else:
+                    await socket.send_json({"event": "working"})
+                reported = loop.time()
             answer = work.result()
             if isinstance(answer, bytes):
                 await socket.send_bytes(answer)
@@ -159,6 +168,8 @@ class Session:
         """Execute a request that concerns the current flight; raise InputError if it needs one of the other kind."""
         if isinstance(request, protocol.ShowEdges):
             current.edges = request.edges
+        elif isinstance(request, protocol.Watch):
+            return {"event": "watched", **describe_agent(current, request.agent, request.id)}
         elif isinstance(request, protocol.Seek) and isinstance(current, Playback):
             current.seek(request.frame)
         elif isinstance(request, protocol.Advance) and isinstance(current, LiveSimulation):
@@ -168,8 +179,9 @@ class Session:
                 return self._drop_flight(str(error))
         elif isinstance(request, protocol.Action) and isinstance(current, LiveSimulation):
             request.apply(current)
-            has_warning = isinstance(request, protocol.ChangeLaw) and current.warning is not None
-            return {"event": "done", **({"warning": current.warning} if has_warning else {})}
+            if isinstance(request, protocol.ChangeLaw):
+                return {"event": "done", **current.describe_options()}
+            return {"event": "done"}
         elif isinstance(request, protocol.Save) and isinstance(current, LiveSimulation):
             if self._save_job is not None and not self._save_job.future.done():
                 raise InputError("a flight is being saved: wait until it is done")

@@ -13,7 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from equiflock._runtime.checks import InputError, format_names, shorten_repr
 from equiflock.bodies import body_names
 from equiflock.bodies.registry import body_class
-from equiflock.controllers.registry import UNIT_OPTIONS, split_law_options
+from equiflock.controllers.registry import (
+    UNIT_OPTIONS,
+    controller_options,
+    parse_controller_name,
+    split_law_options,
+)
 from equiflock.controllers.trained import DEFAULT_CONTROLLER
 from equiflock.flock import Flock
 from equiflock.graph.radius_graph import compute_connectivity
@@ -180,6 +185,19 @@ class Setting(StrictModel):
         return self
 
     @model_validator(mode="after")
+    def _hand_over_shared_options(self) -> Setting:
+        """Give controllers the options that they share with the scenario, and the scenario those of the controllers.
+
+        Values that are given on both sides stay, even if they differ.
+        """
+        for name in scenario_class(self.scenario).shared_options:
+            sharing = [options for law, options in self.controller_specs if name in read_law_defaults(law)]
+            given = [each[name] for each in (self.options, *sharing) if name in each]
+            for options in (self.options, *sharing) if given else ():
+                options.setdefault(name, given[0])
+        return self
+
+    @model_validator(mode="after")
     def _check_buildable(self) -> Setting:
         """Raise InputError for an unknown scenario, options that it lacks or that are out of range, and shared fields.
 
@@ -215,8 +233,19 @@ class Setting(StrictModel):
         return tuple(zip(self.controllers, options, strict=False))
 
     def replace_law_options(self, panel: int, options: dict[str, Any]) -> Setting:
-        """Return a copy, not validated, with `options` in place of all options of the controller of panel 0 or 1."""
-        return self.model_copy(update={list(OPTION_FIELDS.values())[panel]: options})
+        """Return a copy with `options` in place of all options of the controller of panel 0 or 1; nothing is checked.
+
+        The scenario and the other controller get the options that they share with it: a missing one has its default.
+        """
+        kind = scenario_class(self.scenario)
+        defaults = read_law_defaults(self.controllers[panel])
+        values = {name: options.get(name, defaults[name]) for name in kind.shared_options if name in defaults}
+        scenario_defaults = {field.name: field.default for field in fields(kind)}
+        update: dict[str, Any] = {"options": _merge_options(self.options, values, scenario_defaults)}
+        for name, field in zip(self.controllers, OPTION_FIELDS.values(), strict=False):
+            update[field] = _merge_options(getattr(self, field), values, read_law_defaults(name))
+        update[list(OPTION_FIELDS.values())[panel]] = options
+        return self.model_copy(update=update)
 
     @property
     def shared_fields(self) -> dict[str, Any]:
@@ -276,6 +305,17 @@ class Setting(StrictModel):
         for disk in self.disks:
             flock = add_obstacle(flock, disk.make_rim(self.rim_spacing))
         return flock
+
+
+def read_law_defaults(controller: str) -> dict[str, Any]:
+    """Return the defaults of the options of a controller, named with or without options; {} for a network."""
+    return {option.name: option.default for option in controller_options(parse_controller_name(controller).name)}
+
+
+def _merge_options(options: dict[str, Any], values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the values of those that have a default; values that equal it are left out."""
+    merged = options | {name: value for name, value in values.items() if name in defaults}
+    return {name: value for name, value in merged.items() if name not in values or value != defaults[name]}
 
 
 def check_obstacle_count(obstacles: int) -> None:

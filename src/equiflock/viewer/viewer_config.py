@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any, get_args
 
 from equiflock._runtime.checks import InputError, is_finite, raise_wrong_choice
-from equiflock._runtime.specs import list_choices, read_annotations, read_field_docstrings
+from equiflock._runtime.specs import SAFE_PATTERN, list_choices, read_annotations, read_field_docstrings
 from equiflock._runtime.threads import MAX_SMALL_FLOCK
 from equiflock.controllers import controller_names, load
 from equiflock.controllers.classical.pair_law import sum_over_all_pairs
@@ -21,9 +21,10 @@ from equiflock.controllers.registry import (
     ControllerOption,
     controller_options,
     find_definition,
+    is_bundled,
     parse_controller_name,
 )
-from equiflock.controllers.trained import DESCRIPTIONS, bundled_names, bundled_seeds
+from equiflock.controllers.trained import DEFAULT_CONTROLLER, DESCRIPTIONS, bundled_names, bundled_seeds
 from equiflock.features import paper_senses
 from equiflock.observations.aggregation import observe
 from equiflock.plotting.player.frames import pack_frame
@@ -133,6 +134,7 @@ class ViewerConfig:
         return {
             "version": __version__,
             "setting": self.setting.model_dump(mode="json"),
+            "default_controller": DEFAULT_CONTROLLER,
             "scenarios": list_scenarios(excluded_fields=self.setting.shared_fields),
             "laws": list_laws((*controller_names(), *self.controllers_with_units)),
             "trained": {name: list(bundled_seeds(name)) for name in bundled_names()},
@@ -147,16 +149,25 @@ class ViewerConfig:
 def list_scenarios(excluded_fields: Collection[str]) -> list[dict[str, Any]]:
     """Return a dict with name, help and options for each registered scenario, sorted by name, JSON-serializable.
 
+    It also has `shared_options`, `suitable_controllers` and `controller_requirement` of `equiflock.scenarios.Scenario`.
+
     `excluded_fields` are set elsewhere on the page, such as the number of agents.
     """
     return [
-        {"name": name, "help": _extract_class_help(kind), "options": _describe_scenario_options(kind, excluded_fields)}
+        {
+            "name": name,
+            "help": _extract_class_help(kind),
+            "options": _describe_scenario_options(kind, excluded_fields),
+            "shared_options": list(kind.shared_options),
+            "suitable_controllers": list(kind.suitable_controllers),
+            "controller_requirement": kind.controller_requirement,
+        }
         for name, kind in ((name, scenario_class(name)) for name in sorted(scenario_names()))
     ]
 
 
 def list_laws(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return a dict with name, help and options for each law, sorted by name, JSON-serializable.
+    """Return a dict with name, help, options and `is_bundled` for each law, sorted by name, JSON-serializable.
 
     `names` are controllers, with or without scaling options, such as tanner:time_scale=2; bundled trained networks are
     skipped. Options that may be None come last.
@@ -172,12 +183,13 @@ def list_laws(names: Iterable[str]) -> list[dict[str, Any]]:
             if (description := _describe_law_option(head, option)) is not None
         ]
         options.sort(key=lambda option: bool(option["may_be_none"]))
-        laws.append({"name": name, "help": _extract_class_help(find_definition(head)), "options": options})
+        help_text = _extract_class_help(find_definition(head))
+        laws.append({"name": name, "help": help_text, "options": options, "is_bundled": is_bundled(head)})
     return laws
 
 
 def _describe_law_option(law: str, option: ControllerOption) -> dict[str, Any] | None:
-    """Return name, kind, default, help, choices, may_be_none and must_be_positive of an option, for a form.
+    """Return name, kind, default, help, choices, safe_pattern, may_be_none and must_be_positive, for a form.
 
     Return None if it is no number, boolean or choice. A number must be positive if the law cannot be built with 0.
     """
@@ -195,6 +207,7 @@ def _describe_law_option(law: str, option: ControllerOption) -> dict[str, Any] |
         "default": option.default,
         "help": _flatten_text(option.help),
         "choices": list(option.choices),
+        "safe_pattern": option.safe_pattern,
         "may_be_none": option.may_be_none,
         "must_be_positive": kind in ("integer", "number") and not _accepts_zero(law, option.name),
     }
@@ -210,7 +223,7 @@ def _accepts_zero(law: str, option: str) -> bool:
 
 
 def _describe_scenario_options(kind: type[Any], excluded_fields: Collection[str]) -> list[dict[str, Any]]:
-    """Return name, kind, default, choices and help (its docstring) of each field of a scenario that a form can set.
+    """Return name, kind, default, choices, safe_pattern and help (docstring) of each scenario field for a form.
 
     Fields in `excluded_fields`, with init=False, or with a default that is no number, boolean or choice are skipped.
     """
@@ -226,6 +239,7 @@ def _describe_scenario_options(kind: type[Any], excluded_fields: Collection[str]
                 "kind": input_kind,
                 "default": parameter.default,
                 "choices": list(choices),
+                "safe_pattern": parameter.metadata.get(SAFE_PATTERN, ""),
                 "help": _flatten_text(texts.get(parameter.name, "")),
             }
             options.append(option)

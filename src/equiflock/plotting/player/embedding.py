@@ -35,7 +35,7 @@ from equiflock.plotting.player.playback import Playback
 from equiflock.simulation.trajectory import FRAME_ARRAYS, Trajectory
 
 MAX_EMBEDDED_FLIGHTS = 4
-MAX_FRAMES = 150
+MAX_FRAMES = 101
 """Maximum number of frames in an element; the player moves agents between them by constant accelerations."""
 MAX_FRAME_BYTES = 8 * 2**20
 """Maximum size of all frames of an element before compression."""
@@ -122,7 +122,7 @@ def show(
 
     As the last line of a notebook's cell it is displayed there; elsewhere `ef.show(run).open()` opens a browser, and
     `ef.show(run).save("flight.html")` writes one file that works without a server or network. Flocks in three
-    dimensions are seen from above. Long flights and large flocks are thinned to up to 150 frames and 8 MB before
+    dimensions are seen from above. Long flights and large flocks are thinned to up to 101 frames and 8 MB before
     compression; InputError if that leaves fewer than 20 frames (about 15,000 agents in all).
 
     Args:

@@ -8,7 +8,7 @@ const LATEST_ONLY = ["steer", "move_disk", "change_environment", "change_law"];
 export const IN_FLIGHT_COMMANDS = ["change_environment", "change_law"];
 
 /** The setting's field for the law options of each panel. */
-const LAW_OPTIONS = ["controller_options", "compare_options"];
+export const LAW_OPTIONS = ["controller_options", "compare_options"];
 
 /** Sends the user's actions to the server, and updates the setting when the server has carried them out. */
 export class Actions {
@@ -45,24 +45,31 @@ export class Actions {
     this.#changeInFlight({ command: "change_environment", environment }, { environment });
   }
 
-  /** Replace all options of a panel's law in flight by those that differ from their defaults. */
+  /**
+   * Replace all options of a panel's law in flight by those that differ from their defaults; the scenario and the other
+   * law follow in the options that they share with it.
+   */
   changeLaw(panel, options) {
     this.#changeInFlight({ command: "change_law", panel, options }, { [LAW_OPTIONS[panel]]: options });
   }
 
-  /** Show setting fields in the form at once, and request them; without a flight they only apply to the next start. */
+  /**
+   * Show setting fields in the form at once, and request them; without a flight they only apply to the next start. The
+   * answer may have further fields that change with them.
+   */
   #changeInFlight(request, fields) {
     this.#view.updateSetting(fields);
     if (!this.#view.frame) return; // no flight: the fields apply to the next start
-    this.#request(request, () => {
-      Object.assign(this.activeFields, fields);
-      if (!this.#view.connection.isWaitingFor(request.command)) this.#view.updateSetting(fields);
+    this.#request(request, ({ changes }) => {
+      const inEffect = { ...fields, ...changes };
+      Object.assign(this.activeFields, inEffect);
+      if (!this.#view.connection.isWaitingFor(request.command)) this.#view.updateSetting(inEffect);
     });
   }
 
   /** Store the fields in effect, and the number of the scenario's obstacles, of a flight that has started. */
-  begin({ environment, controller_options, compare_options }, scenarioObstacleCount) {
-    this.activeFields = { environment, controller_options, compare_options };
+  begin({ environment, options, controller_options, compare_options }, scenarioObstacleCount) {
+    this.activeFields = { environment, options, controller_options, compare_options };
     this.scenarioObstacleCount = scenarioObstacleCount;
   }
 
@@ -138,11 +145,11 @@ export class Actions {
     for (let index = this.scenarioObstacleCount + this.#disks.length - 1; index >= 0; index--) this.removeDisk(index);
   }
 
-  /** Queue a request; when the server has carried it out, call `then` and, if paused, request a frame. */
+  /** Queue a request; when the server has carried it out, call `then` with its answer and, if paused, request a frame. */
   #request(request, then = () => {}) {
     const { connection } = this.#view;
-    const done = () => {
-      then();
+    const done = (answer) => {
+      then(answer);
       if (!this.#view.playing) connection.askLatest({ command: "advance", steps: 0 }); // to show the result
     };
     if (LATEST_ONLY.includes(request.command)) connection.askLatest(request, done);

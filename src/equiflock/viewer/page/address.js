@@ -22,13 +22,16 @@ export const DEFAULT_LOOK = { speed: 0.25, edges: false, trails: true };
  * DEFAULT_LOOK. Values are not validated, except the speed; the server refuses wrong ones.
  * @param {string} hash with or without #; keys of former versions are understood
  * @param {object} initial the server's initial setting
+ * @param {function(string): string} chooseController returns the controller of a scenario for an address without one
  * @returns {{setting: object, look: {speed: number, edges: boolean, trails: boolean}, flock: number}}
  */
-export function readAddress(hash, initial) {
+export function readAddress(hash, initial, chooseController = () => initial.controller) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   for (const [former, key] of Object.entries(FORMER_KEYS))
     if (given.has(former) && !given.has(key)) given.set(key, given.get(former));
   const setting = { ...initial, ...(given.has("scenario") && readScenario(given.get("scenario"))) };
+  if (given.has("scenario") && !given.has("controller") && initial.controller === chooseController(initial.scenario))
+    Object.assign(setting, { controller: chooseController(setting.scenario), controller_options: {} });
   for (const key of TEXT_FIELDS) if (given.has(key)) setting[key] = given.get(key) || null;
   // Options may follow the name of a law; the server separates them.
   for (const key of CONTROLLERS) if (given.has(key)) setting[`${key}_options`] = {};

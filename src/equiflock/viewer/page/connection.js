@@ -6,10 +6,12 @@ import { readFrame } from "./player/frames.js";
 const CLOSE_TRY_AGAIN_LATER = 1013;
 const FIRST_RETRY_MS = 500;
 const MAX_RETRY_MS = 5000;
+/** A server that owes an answer and sends nothing for this time is silent; a busy one sends "working". */
+const SILENCE_MS = 4000;
 /** Maximum number of unanswered requests: two, so that user actions need not wait for the next frame. */
 const MAX_UNANSWERED = 2;
 /** Events that the server sends without a request. */
-const UNSOLICITED_EVENTS = ["welcome", "compiling", "save_progress", "saved", "save_failed"];
+const UNSOLICITED_EVENTS = ["welcome", "compiling", "working", "save_progress", "saved", "save_failed"];
 
 /**
  * Sends requests in order, at most MAX_UNANSWERED at a time, and passes on answers. It connects at once, and again
@@ -21,14 +23,22 @@ export class Connection {
   #unanswered = [];
   #queue = [];
   #retryDelay = FIRST_RETRY_MS;
+  /** When the server last sent something, or began to owe an answer; in milliseconds. */
+  #heardAt = 0;
+  #isSilent = false;
 
   /**
    * @param {object} handlers callbacks: `notification(message)` for events without a request; for each request either
-   *   `frame(frame)` or `answer(request, message)`; `disconnected(reason)`
+   *   `frame(frame)` or `answer(request, message)`; `disconnected(reason)`; `silence(isSilent)` when the server stops
+   *   answering, and when it answers again or disconnects
    */
   constructor(handlers) {
     this.handlers = handlers;
     this.#connect();
+    setInterval(() => {
+      const isLate = this.#unanswered.length > 0 && performance.now() - this.#heardAt > SILENCE_MS;
+      if (isLate) this.#setSilent(true);
+    }, 500);
   }
 
   /** Whether no request is queued or unanswered. */
@@ -44,7 +54,7 @@ export class Connection {
   /**
    * Queue a request; while disconnected, ignore it.
    * @param {object} request
-   * @param {function(): void} then called if the answer is "done", before `handlers.answer`; not for frames and
+   * @param {function(object): void} then called with the answer if it is "done", before `handlers.answer`; not for frames and
    *   refusals
    */
   ask(request, then = () => {}) {
@@ -84,7 +94,14 @@ export class Connection {
     while (this.#unanswered.length < MAX_UNANSWERED && this.#queue.length) this.#send(this.#queue.shift());
   }
 
+  /** Report whether the server is silent, if that has changed. */
+  #setSilent(isSilent) {
+    if (isSilent !== this.#isSilent) this.handlers.silence(isSilent);
+    this.#isSilent = isSilent;
+  }
+
   #send(entry) {
+    if (!this.#unanswered.length) this.#heardAt = performance.now();
     this.#unanswered.push(entry);
     this.#socket.send(JSON.stringify(entry.request));
   }
@@ -94,10 +111,13 @@ export class Connection {
     const socket = new WebSocket(`ws://${location.host}/flight`);
     socket.binaryType = "arraybuffer";
     socket.onmessage = ({ data }) => {
+      this.#heardAt = performance.now();
+      this.#setSilent(false);
       this.#receive(data instanceof ArrayBuffer ? readFrame(data) : JSON.parse(data));
       this.#flush();
     };
     socket.onclose = ({ code, reason }) => {
+      this.#setSilent(false);
       this.#unanswered = [];
       this.#queue = [];
       const text = "Connection lost. Is equiflock view still running? Reconnecting …";
@@ -112,11 +132,11 @@ export class Connection {
   #receive(message) {
     if (UNSOLICITED_EVENTS.includes(message.event)) {
       this.#retryDelay = FIRST_RETRY_MS;
-      this.handlers.notification(message);
+      if (message.event !== "working") this.handlers.notification(message);
       return;
     }
     const { request, then } = this.#unanswered.shift();
-    if (message.event === "done") then();
+    if (message.event === "done") then(message);
     if (message.event) this.handlers.answer(request, message);
     else this.handlers.frame(message);
   }

@@ -3,8 +3,9 @@
 import { byId, make } from "./player/dom.js";
 import { EnvironmentControls } from "./environment_controls.js";
 import { LawControls } from "./law_controls.js";
-import { formatControllerName } from "./player/names.js";
+import { formatControllerName, formatName } from "./player/names.js";
 import { ScenarioMenu } from "./scenario_menu.js";
+import { showOffer, SuitableControllers } from "./suitable_controllers.js";
 
 const MIN_AGENTS = 3,
   MAX_AGENTS = 10000;
@@ -15,6 +16,13 @@ const NUMBER_FIELDS = ["agents", "seed", "comm_radius", "time_step"];
 
 /** The form of the setting: scenario, controllers, environment and shared numbers. */
 export class Controls {
+  #welcome;
+  #onChange;
+  /** The setting that is shown. */
+  #shown = {};
+  /** The scenario whose suitable controllers come first in the menus. */
+  #menuScenario = null;
+
   /**
    * @param {object} welcome the server's welcome message, which lists controllers, scenarios and bodies
    * @param {function(object): void} onChange called with the setting fields that changed
@@ -23,20 +31,18 @@ export class Controls {
    */
   constructor(welcome, onChange, onEnvironment, onLaw) {
     this.trained = welcome.trained;
+    this.suitable = new SuitableControllers(welcome);
+    this.#welcome = welcome;
+    this.#onChange = onChange;
     this.environment = new EnvironmentControls(welcome.bodies, onEnvironment);
     this.laws = MENUS.map((id, panel) => new LawControls(id, welcome, (options) => onLaw(panel, options)));
-    for (const id of MENUS) {
-      const none = id === "compare" ? [["", "none"]] : [];
-      fillSelect(byId(id), [
-        ["", none],
-        ["Trained", makeChoices(Object.keys(welcome.trained))],
-        ["Laws", makeChoices(welcome.laws.map(({ name }) => name))],
-        ["Files", makeChoices(welcome.weights)],
-      ]);
-      const choose = () => onChange({ [id]: this.#readController(id), [`${id}_options`]: {} });
-      byId(id).onchange = byId(`${id}-seed`).onchange = choose;
-    }
-    this.scenarios = new ScenarioMenu(welcome.scenarios, onChange);
+    for (const id of MENUS)
+      byId(id).onchange = byId(`${id}-seed`).onchange = () => this.#choose(id, this.#readController(id));
+    this.scenarios = new ScenarioMenu(
+      welcome.scenarios,
+      (scenario) => onChange(this.suitable.changeScenario(this.#shown, scenario)),
+      (options) => onChange({ options }),
+    );
     for (const id of NUMBER_FIELDS) {
       byId(id).onchange = () => {
         if (byId(id).value !== "" && byId(id).reportValidity()) onChange({ [id]: byId(id).valueAsNumber });
@@ -58,7 +64,10 @@ export class Controls {
    * @param {object} scenarioDefaults values of fields that are null in the setting
    */
   show(setting, scenarioDefaults) {
-    this.scenarios.show(setting);
+    this.#shown = setting;
+    this.#fillMenus(setting.scenario);
+    const shared = this.#listSharedOptions(setting);
+    this.scenarios.show(setting, shared);
     this.environment.show(setting.environment);
     for (const id of [...NUMBER_FIELDS, "radius_rule"]) byId(id).value = setting[id] ?? scenarioDefaults[id] ?? "";
     byId("agents-slider").value = agentsToSlider(setting.agents);
@@ -69,9 +78,43 @@ export class Controls {
       fillSelect(byId(`${id}-seed`), [["", seeds.map((each) => [String(each), `seed ${each}`])]]);
       byId(`${id}-seed`).value = seed ?? "0";
       byId(`${id}-seed`).hidden = seeds.length < 2;
-      this.laws[panel].show(setting[id], setting[`${id}_options`]);
+      this.laws[panel].show(setting[id], setting[`${id}_options`], shared);
+      const offer = this.suitable.makeOffer(setting.scenario, setting[id]);
+      showOffer(byId(`${id}-offer`), offer, (controller) => this.#choose(id, controller));
     });
     byId("orbit").checked = setting.orbit ?? scenarioDefaults.orbit ?? false;
+  }
+
+  /** Report a controller, with its default options, for a menu; null for none. */
+  #choose(id, controller) {
+    this.#onChange({ [id]: controller, [`${id}_options`]: {} });
+  }
+
+  /** Fill the menus of controllers, those that suit the scenario first; nothing if it is the same as before. */
+  #fillMenus(scenario) {
+    if (scenario === this.#menuScenario) return;
+    this.#menuScenario = scenario;
+    const { trained, laws, weights } = this.#welcome;
+    const suitable = this.suitable.list(scenario);
+    const others = (names) => makeChoices(names.filter((name) => !suitable.includes(name)));
+    for (const id of MENUS) {
+      fillSelect(byId(id), [
+        ["", id === "compare" ? [["", "none"]] : []],
+        [`For ${formatName(scenario).toLowerCase()}`, makeChoices(suitable)],
+        ["Trained", others(Object.keys(trained))],
+        ["Laws", others(laws.map(({ name }) => name))],
+        ["Files", makeChoices(weights)],
+      ]);
+    }
+  }
+
+  /** Return the scenario's options that a law of the setting has, too: the law's inputs set both. */
+  #listSharedOptions(setting) {
+    const { scenarios, laws } = this.#welcome;
+    const scenario = scenarios.find(({ name }) => name === setting.scenario);
+    const chosen = laws.filter(({ name }) => MENUS.some((id) => setting[id] === name));
+    const lawOptions = chosen.flatMap(({ options }) => options.map(({ name }) => name));
+    return (scenario?.shared_options ?? []).filter((name) => lawOptions.includes(name));
   }
 
   /** Return the controller that a menu selects, with :SEED after a network with another seed than 0; null if none. */

@@ -16,8 +16,7 @@ const makeLimitSlider = (low, high) => ({
   step: 0.02,
   toValue: (position) =>
     position > LAST_LIMIT_POSITION ? null : round(low * (high / low) ** (position / LAST_LIMIT_POSITION)),
-  toPosition: (value) =>
-    value === null ? 1 : (LAST_LIMIT_POSITION * Math.log(value / low)) / Math.log(high / low),
+  toPosition: (value) => (value === null ? 1 : (LAST_LIMIT_POSITION * Math.log(value / low)) / Math.log(high / low)),
 });
 
 const SLIDERS = {

@@ -1,9 +1,8 @@
 /** Controls for the options of a law, which take effect in flight. */
 
 import { byId, make } from "./player/dom.js";
-import { makeMenu, makeRow, makeSlider, makeSliderRow } from "./form_rows.js";
+import { makeChoiceInput, makeRow, makeSlider, makeSliderRow, setInputValue } from "./form_rows.js";
 import { formatName } from "./player/names.js";
-import { setInputValue } from "./scenario_menu.js";
 
 /** A slider ends at this multiple of the default. */
 const DEFAULT_MULTIPLE = 4;
@@ -42,7 +41,7 @@ export class LawControls {
   /**
    * @param {string} id id of the menu that selects the controller
    * @param {object} welcome the server's welcome message: `laws`, each with name, help and options: {name, kind, default,
-   *   help, choices, may_be_none, must_be_positive}; `networks`, a description for each name or file
+   *   help, choices, safe_pattern, may_be_none, must_be_positive}; `networks`, a description for each name or file
    * @param {function(object): void} onChange called with all options that differ from their defaults, repeatedly while
    *   a slider is dragged; {} if the user restores the defaults
    */
@@ -54,8 +53,11 @@ export class LawControls {
     byId(`${id}-defaults`).onclick = () => onChange({});
   }
 
-  /** Show what a controller is, and the values of a law's options (those not given: defaults). */
-  show(name, options) {
+  /**
+   * Show what a controller is, and the values of a law's options (those not given: defaults), first those with a name
+   * in `shared`.
+   */
+  show(name, options, shared = []) {
     const law = this.#laws.find((each) => each.name === name);
     const offered = law?.options ?? [];
     // A network's name may end with the seed of its training.
@@ -69,8 +71,10 @@ export class LawControls {
     this.#shownName = name;
     this.#options = { ...options };
     byId(`${this.#id}-defaults`).hidden = !Object.keys(options).length;
-    for (const option of offered)
+    for (const option of offered) {
       this.#showValue(option, option.name in options ? options[option.name] : option.default);
+      byId(this.#idOf(option.name)).closest(".row").classList.toggle("shared", shared.includes(option.name));
+    }
   }
 
   /** Show the value of an option; null, for none, is an empty box and the right end of the slider. */
@@ -91,11 +95,15 @@ export class LawControls {
 
   /** Return the row of an option: a checkbox, a menu, or a slider with a number box. */
   #makeRow(option) {
-    const { name, kind, help, choices, may_be_none } = option;
+    const { name, kind, help, choices, safe_pattern, may_be_none } = option;
     const id = this.#idOf(name);
-    if (kind === "boolean" || kind === "choice") {
-      const input = kind === "boolean" ? make("input", { id, type: "checkbox" }) : makeMenu(id, choices);
-      input.onchange = () => this.#choose(option, kind === "boolean" ? input.checked : input.value);
+    if (kind === "choice") {
+      const input = makeChoiceInput(id, choices, safe_pattern, (word) => this.#choose(option, word));
+      return makeRow(id, formatName(name), help, input);
+    }
+    if (kind === "boolean") {
+      const input = make("input", { id, type: "checkbox" });
+      input.onchange = () => this.#choose(option, input.checked);
       return makeRow(id, formatName(name), help, input);
     }
     const box = make("input", { id, type: "number", step: kind === "integer" ? 1 : "any", required: !may_be_none });

@@ -9,7 +9,7 @@ import { View } from "./view.js";
 /** Select a tool, and mark its button as pressed. */
 function chooseTool(view, tool) {
   view.tools.selectTool(tool);
-  for (const button of document.querySelectorAll("[data-tool]"))
+  for (const button of document.querySelectorAll("button[data-tool]"))
     button.setAttribute("aria-pressed", button.dataset.tool === tool);
 }
 
@@ -55,7 +55,7 @@ function bindButtons(view) {
   byId("slider").oninput = () => view.seek(byId("slider").valueAsNumber);
   byId("flock").onchange = () => view.chooseFlock(byId("flock").valueAsNumber || 0);
   byId("saved").onsubmit = (event) => event.preventDefault();
-  for (const button of document.querySelectorAll("[data-tool]"))
+  for (const button of document.querySelectorAll("button[data-tool]"))
     button.onclick = () => chooseTool(view, button.dataset.tool);
 }
 
@@ -73,6 +73,8 @@ function bindKeys(view) {
     l: click("link"),
     "?": click("help"),
     1: () => chooseTool(view, "pan"),
+    5: () => chooseTool(view, "inspect"),
+    escape: () => view.inspector.close(),
     "+": () => view.tools.zoom(1.25),
     "=": () => view.tools.zoom(1.25),
     "-": () => view.tools.zoom(0.8),
@@ -100,6 +102,17 @@ function bindKeys(view) {
   });
 }
 
+/** Bind Ctrl+Z to undo, and Shift+Ctrl+Z to redo; not in inputs, which have their own. */
+function bindUndo(view) {
+  addEventListener("keydown", (event) => {
+    const isBound = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z";
+    if (!isBound || acceptsTyping(event.target) || byId("guide").open) return;
+    if (event.shiftKey) view.redo();
+    else view.undo();
+    event.preventDefault();
+  });
+}
+
 /** Copy the icons of tools and buttons into the help. */
 function showIcons() {
   for (const place of document.querySelectorAll("[data-icon]")) {
@@ -119,7 +132,7 @@ function returnFocus(view) {
   addEventListener("click", returnAfter("button"));
   addEventListener("change", returnAfter("select, input:not([type=number])"));
   addEventListener("keydown", ({ key, target }) => {
-    if (!["Enter", "Escape"].includes(key) || !target.matches("input[type=number]")) return;
+    if (!["Enter", "Escape"].includes(key) || !target.matches("input:is([type=number], [type=text])")) return;
     if (key === "Escape") view.showSetting(); // discards the input
     byId("scene").focus({ preventScroll: true }); // which fires the change event of the box
   });
@@ -130,6 +143,7 @@ try {
   bindTheme(view.screen);
   bindButtons(view);
   bindKeys(view);
+  bindUndo(view);
   returnFocus(view);
   showIcons();
   chooseTool(view, "pan");
@@ -138,7 +152,8 @@ try {
     const action = { text: "Play", onPress: () => view.play(true) };
     view.notices.show("Paused, as your system asks for less motion.", { id: "paused", sticky: true, action });
   }
-  addEventListener("hashchange", () => view.readAddress());
+  addEventListener("popstate", ({ state }) => state && view.restore(state.content)); // Back or Forward
+  addEventListener("hashchange", () => view.readAddress()); // the address was edited
   for (const event of ["pointermove", "pointerdown", "wheel", "keydown"])
     addEventListener(event, () => view.screen.requestRedraw(), { passive: true });
   /** For debugging and tests. */

@@ -26,9 +26,9 @@ export class Notices {
     if (!sticky) setTimeout(() => notice.remove(), SHOWN_MS);
   }
 
-  /** Remove all notices except that with this id. */
-  dismissExcept(id) {
-    for (const notice of [...this.parent.children]) if (notice.dataset.id !== id) notice.remove();
+  /** Remove all notices except those with these ids. */
+  dismissExcept(...ids) {
+    for (const notice of [...this.parent.children]) if (!ids.includes(notice.dataset.id)) notice.remove();
   }
 
   /** Remove the notice with this id, if it is shown. */
@@ -61,6 +61,13 @@ export function showSaveStatus(message, notices) {
     const link = { href: `/saved/${name}/film.mp4`, text: "Download the film.", download: `${name}.mp4` };
     notices.show(`Saved${start_time > 0 ? part : ""}: ${folder}`, { ...options, link, action });
   }
+}
+
+/** Show a sticky notice while the server does not answer. */
+export function showSilence(isSilent, notices) {
+  const text = "The server has stopped answering: it is busy or frozen. The flight goes on when it answers.";
+  if (isSilent) notices.show(text, { id: "silence", isError: true, sticky: true });
+  else notices.dismiss("silence");
 }
 
 /** Show a sticky notice that a flight failed, with a button that calls `reset`. */

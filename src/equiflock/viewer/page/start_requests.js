@@ -11,11 +11,18 @@ export class StartRequests {
   pending = {};
   #connection;
   #notices;
+  #onSearch;
   #noticeTimer = 0;
 
-  constructor(connection, notices) {
+  /**
+   * @param {import("./connection.js").Connection} connection
+   * @param {import("./notices.js").Notices} notices
+   * @param {function(boolean): void} onSearch called with true if a search takes long, and with false after the last
+   */
+  constructor(connection, notices, onSearch) {
     this.#connection = connection;
     this.#notices = notices;
+    this.#onSearch = onSearch;
   }
 
   /**
@@ -26,7 +33,10 @@ export class StartRequests {
   ask(request, cancel) {
     clearTimeout(this.#noticeTimer);
     const action = { text: "Cancel", onPress: cancel };
-    const announce = () => this.#notices.show("Searching for a start …", { id: "search", sticky: true, action });
+    const announce = () => {
+      this.#notices.show("Searching for a start …", { id: "search", sticky: true, action });
+      this.#onSearch(true);
+    };
     this.#noticeTimer = setTimeout(announce, NOTICE_DELAY_MS);
     // A request that is sent at once makes the server cancel the search that is running.
     if (this.#connection.isWaitingFor(request.command)) this.#connection.askNow(request);
@@ -58,5 +68,6 @@ export class StartRequests {
     clearTimeout(this.#noticeTimer);
     this.#notices.dismiss("search");
     this.pending = {};
+    this.#onSearch(false);
   }
 }

@@ -8,7 +8,7 @@ const CLICK_PX = 5;
 /** Maximum distance between the clicks of a double click. */
 const DOUBLE_CLICK_PX = { mouse: 12, pen: 20, touch: 36 };
 const BRUSH_PX = 26;
-const LEAD_PX = 18;
+const PICK_PX = 18;
 /** Maximum number of positions in one request to remove agents. */
 const MAX_PLACES = 100;
 const MIN_DISK_RADIUS = 0.15,
@@ -24,7 +24,7 @@ const NOTICE = "tool";
 
 const ARROW_DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
-/** The tools "pan", "lead", "obstacle" and "remove"; two fingers and the wheel pan and zoom with any of them. */
+/** The tools "pan", "lead", "obstacle", "remove" and "inspect"; two fingers and the wheel pan and zoom with any of them. */
 export class Tools {
   tool = "pan";
   #picker;
@@ -57,7 +57,9 @@ export class Tools {
     canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
   }
 
-  /** Select "pan", "lead", "obstacle" or "remove", and end the current drag; notices about the last tool go. */
+  /**
+   * Select "pan", "lead", "obstacle", "remove" or "inspect", and end the current drag; notices about the last tool go.
+   */
   selectTool(tool) {
     this.view.notices.dismiss(NOTICE);
     this.tool = tool;
@@ -93,8 +95,13 @@ export class Tools {
         return { panel, kind: "obstacle", x, y, radius: computeDiskRadius([x, y], at) };
       }
     }
-    const pixels = { remove: BRUSH_PX, obstacle: MIN_DISK_RADIUS * camera.scale, lead: LEAD_PX }[this.tool];
-    return { panel, kind: { remove: "brush", obstacle: "obstacle", lead: "lead" }[this.tool], px, py, pixels };
+    const { kind, pixels } = {
+      remove: { kind: "brush", pixels: BRUSH_PX },
+      obstacle: { kind: "obstacle", pixels: MIN_DISK_RADIUS * camera.scale },
+      lead: { kind: "lead", pixels: PICK_PX },
+      inspect: { kind: "link", pixels: PICK_PX },
+    }[this.tool];
+    return { panel, kind, px, py, pixels };
   }
 
   /**
@@ -163,8 +170,8 @@ export class Tools {
     if (this.tool === "remove") this.#brushPlaces.push(from);
     // The target is what is under the pointer now: the flock will have moved on at release.
     if (this.tool === "obstacle") this.#drag.disk = this.#picker.pickDisk(from);
-    const reach = event.pointerType === "touch" ? 2 * LEAD_PX : LEAD_PX;
-    if (this.tool === "lead") this.#drag.agent = this.#picker.pickAgent(from, reach);
+    const reach = event.pointerType === "touch" ? 2 * PICK_PX : PICK_PX;
+    if (this.tool === "lead" || this.tool === "inspect") this.#drag.agent = this.#picker.pickAgent(from, reach);
   }
 
   /** Continue a drag or pinch. The tools other than pan act from CLICK_PX on. */
@@ -184,7 +191,8 @@ export class Tools {
     const dy = event.clientY - drag.last.clientY;
     drag.last = event;
     drag.travelled += Math.hypot(dx, dy);
-    if (this.tool === "pan") this.view.screen.cameras.forEach((camera) => camera.pan(dx, dy));
+    const pans = this.tool === "pan" || (this.tool === "inspect" && drag.travelled >= CLICK_PX);
+    if (pans) this.view.screen.cameras.forEach((camera) => camera.pan(dx, dy));
     if (drag.travelled < CLICK_PX) return;
     if (this.tool === "remove") this.#brushPlaces.push(this.#picker.locate(event));
     if (this.tool === "obstacle" && drag.disk.index >= 0)
@@ -214,7 +222,7 @@ export class Tools {
   }
 
   /**
-   * Handle a click: toggle a leader or, with a double click, remove an obstacle. The second click of a double click
+   * Handle a click: toggle a leader, inspect an agent or, with a double click, remove an obstacle. The second click of a double click
    * acts on the target of the first, which may have moved since.
    */
   #click(drag, { timeStamp: time, clientX: x, clientY: y, pointerType }) {
@@ -228,6 +236,7 @@ export class Tools {
       if (agent >= 0) this.view.actions.toggleLeader(agent);
       else this.view.notices.show("No agent here: click on one.", { id: NOTICE, isError: true });
     }
+    if (this.tool === "inspect") this.view.inspector.inspect(agent);
     if (this.tool !== "obstacle") return;
     if (disk.index < 0) this.view.notices.show("Drag to draw an obstacle.", { id: NOTICE });
     else if (double) {

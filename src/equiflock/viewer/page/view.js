@@ -1,16 +1,19 @@
 /** The page: requests moments of a flight from the server, shows them, and forwards the user's actions. */
 
-import { Actions, IN_FLIGHT_COMMANDS } from "./actions.js";
+import { Actions, IN_FLIGHT_COMMANDS, LAW_OPTIONS } from "./actions.js";
 import { DEFAULT_LOOK, readAddress, writeAddress } from "./address.js";
 import { Connection } from "./connection.js";
 import { Controls, showLook } from "./controls.js";
 import { byId } from "./player/dom.js";
 import { EdgeNotices } from "./edge_notices.js";
 import { computeLeaderVelocity, OBSTACLE } from "./player/frames.js";
-import { Notices, showCompiling, showFailure, showSaveStatus } from "./notices.js";
+import { Inspector } from "./inspector.js";
+import { Notices, showCompiling, showFailure, showSaveStatus, showSilence } from "./notices.js";
 import { showFlockChoice, showPlayback } from "./playback.js";
 import { FlightClock, LiveSteps, SavedFrames } from "./player/flight_clock.js";
 import { Screen } from "./player/screen.js";
+import { showSearch } from "./search_status.js";
+import { listChanges, SettingHistory } from "./setting_history.js";
 import { START_COMMANDS, StartRequests } from "./start_requests.js";
 import { Tools } from "./tools.js";
 
@@ -29,6 +32,7 @@ export class View {
   #hasStarted = false;
   #hasDisconnected = false;
   #lastAddress = "";
+  #history = new SettingHistory();
   #lastTick = 0;
   #edgeNotices;
   #startRequests;
@@ -39,13 +43,19 @@ export class View {
     this.#edgeNotices = new EdgeNotices(this.notices, this.screen);
     this.clock = new FlightClock();
     this.tools = new Tools(byId("scene"), this);
+    this.inspector = new Inspector(byId("inspection"), this);
     this.connection = new Connection({
       notification: (message) => this.#handleNotification(message),
       answer: (request, message) => this.#handleReply(request, message),
       frame: (frame) => this.#receiveFrame(frame),
       disconnected: (reason) => this.#handleDisconnect(reason),
+      silence: (isSilent) => showSilence(isSilent, this.notices),
     });
-    this.#startRequests = new StartRequests(this.connection, this.notices);
+    this.#startRequests = new StartRequests(this.connection, this.notices, (isSearching) => {
+      if (!this.controls || this.playback) return;
+      this.showSetting();
+      showSearch(isSearching, this.#hasStarted ? this.state.setting : null);
+    });
     requestAnimationFrame((now) => this.#tick(now));
   }
 
@@ -83,9 +93,9 @@ export class View {
     this.#start({ command: "play", flock });
   }
 
-  /** Send a start request, and dismiss all notices but that of a save. */
+  /** Send a start request, and dismiss all notices but those of a save and of a silent server. */
   #start(request) {
-    if (this.#hasStarted) this.notices.dismissExcept("saving"); // the others concern the previous flight
+    if (this.#hasStarted) this.notices.dismissExcept("saving", "silence"); // the others concern the previous flight
     this.#startRequests.ask(request, () => this.cancel());
   }
 
@@ -156,9 +166,9 @@ export class View {
     this.#writeAddress();
   }
 
-  /** Show the current setting in the form, with `changes` that were requested and are not part of it yet. */
-  showSetting(changes = {}) {
-    this.controls.show({ ...this.state.setting, ...changes }, this.scenarioDefaults);
+  /** Show the current setting in the form, with fields that were requested and do not fly yet. */
+  showSetting() {
+    this.controls.show({ ...this.state.setting, ...this.#startRequests.pending }, this.scenarioDefaults);
     this.#edgeNotices.updateLegend(this.state.look.edges && !this.playback, this.state.setting.environment);
   }
 
@@ -169,17 +179,43 @@ export class View {
    */
   readAddress() {
     if (!this.#welcome || (this.frame && location.hash === this.#lastAddress)) return;
-    const { setting, look, flock } = readAddress(location.hash, this.#welcome.setting);
+    const { setting, look, flock } = readAddress(location.hash, this.#welcome.setting, (scenario) =>
+      this.controls.suitable.chooseFor(scenario),
+    );
     this.changeLook(look);
     if (this.playback) this.chooseFlock(flock);
     else this.restartWith(setting);
   }
 
-  /** Replace the address by that of the current state, without a history entry; not before a flight has started. */
-  #writeAddress() {
+  /** Undo the last change of the setting, or redo it: go back or forward in the browser's history. */
+  undo() {
+    this.#history.undo();
+  }
+
+  redo() {
+    this.#history.redo();
+  }
+
+  /** Fly what a history entry of this page has: in flight if only the environment or a law differs, else from the start. */
+  restore({ flock, ...setting }) {
+    this.#lastAddress = location.hash; // the entry's address needs no reading
+    if (this.playback) {
+      this.chooseFlock(flock);
+      return;
+    }
+    const changes = listChanges(this.state.setting, setting);
+    const panel = LAW_OPTIONS.indexOf(changes[0]);
+    if (changes.length !== 1) this.restartWith(setting);
+    else if (changes[0] === "environment") this.actions.changeEnvironment(setting.environment);
+    else if (panel >= 0) this.actions.changeLaw(panel, setting[changes[0]]);
+    else this.restartWith(setting);
+  }
+
+  /** Write the address of the current state; not before a flight has started. A changed setting is a history entry. */
+  #writeAddress(inPlace = false) {
     if (!this.#hasStarted) return;
     this.#lastAddress = writeAddress(this.state, this.playback);
-    history.replaceState(null, "", this.#lastAddress);
+    this.#history.write(this.#lastAddress, this.playback ? { flock: this.state.flock } : this.state.setting, inPlace);
   }
 
   // Messages of the server.
@@ -214,6 +250,10 @@ export class View {
   /** Handle the answer to a request, except a frame. */
   #handleReply(request, message) {
     showCompiling("");
+    if (request.command === "watch") {
+      this.inspector.receive(message);
+      return;
+    }
     if (!this.#startRequests.handleReply(request, message)) return;
     if (message.event === "started") this.#handleStarted(request, message);
     if (message.event === "refused") this.#handleRefused(request, message.text);
@@ -227,9 +267,11 @@ export class View {
   /** Show the flight that the server has started, live or saved, and request its first frame. */
   #handleStarted(request, { setting, playback, ...scenarioDefaults }) {
     this.notices.dismiss("failure");
+    const isFirst = !this.#hasStarted;
     this.#hasStarted = true;
     this.#edgeNotices.reset();
     this.tools.releaseDrag();
+    this.inspector.begin();
     if (playback) {
       this.state.flock = request.flock;
       this.clock.begin(new SavedFrames(playback));
@@ -238,13 +280,13 @@ export class View {
       this.state.setting = setting;
       this.scenarioDefaults = scenarioDefaults;
       this.actions.begin(setting, scenarioDefaults.scenario_obstacle_count);
-      this.showSetting(this.#startRequests.pending);
+      this.showSetting();
       this.clock.begin(new LiveSteps(setting.time_step));
       const { scenario, controller: first, compare } = setting;
       const flights = [first, compare].filter(Boolean).map((controller) => ({ controller, scenario }));
       this.screen.begin(flights, scenarioDefaults.comm_radius);
     }
-    this.#writeAddress();
+    this.#writeAddress(isFirst);
     this.#requestPicture();
   }
 
@@ -261,7 +303,7 @@ export class View {
       this.state.setting = { ...this.state.setting, ...this.actions.activeFields };
     this.showSetting();
     byId("flock").value = this.state.flock;
-    this.#writeAddress(); // the refused setting may have come from the address
+    this.#writeAddress(true); // the refused setting may have come from the address
     if (!this.#hasStarted && START_COMMANDS.includes(request.command)) {
       this.#hasStarted = true;
       this.reset(); // the address was invalid: start the server's initial setting
@@ -320,11 +362,17 @@ export class View {
     this.#recordFrames(this.clock.advance(seconds));
     this.#requestAhead();
     this.tools.tick();
+    this.inspector.tick(now);
     if (this.playing && this.clock.ended) this.play(false);
     const { edges, trails } = this.state.look;
     const { frame, ahead } = this.clock;
     byId("clear").hidden = this.playback || !frame.panels[0].disks.length;
-    this.screen.show(frame, ahead, now, seconds, { edges, trails, highlight: this.tools.highlight });
+    this.screen.show(frame, ahead, now, seconds, {
+      edges,
+      trails,
+      highlight: this.tools.highlight,
+      inspection: this.inspector.drawing,
+    });
     if (this.playback && !this.connection.isWaitingFor("seek")) byId("slider").value = frame.step;
   }
 }
@@ -333,7 +381,7 @@ export class View {
 function showStatus({ picture: { frame }, duration, cameras, rate }) {
   const time = frame.time.toFixed(2);
   byId("time").textContent = duration === null ? `${time} s` : `${time} / ${duration.toFixed(2)} s`;
-  byId("follow").setAttribute("aria-pressed", cameras[0].following);
+  byId("follow").setAttribute("aria-pressed", cameras[0].following && cameras[0].agent === null);
   byId("rate").textContent = rate ? `${rate} fps` : "";
   byId("orbit-row").hidden = duration !== null || !frame.panels[0].roles.includes(OBSTACLE);
 }

@@ -1,12 +1,21 @@
 /** The camera of a panel: centre and scale of a view that follows the flock unless the user moves it. */
 
-import { OBSTACLE } from "./frames.js";
+import { OBSTACLE, placeAgent } from "./frames.js";
 import { reducedMotion } from "./motion.js";
 
 const SAMPLE_SIZE = 400; // agents sampled to locate the flock
 const MARGIN = 1.25; // extent of the view over that of the flock
 const MAX_SPREAD_FACTOR = 2.5; // maximum extent over the initial one: a flock that bursts is not zoomed out for
+const MIN_EXTENT = 0.75; // minimum extent of a fitted view from its centre, in communication radii R
+const USUAL_EXTENT = 2; // the least extent, in R, by which the limits of spread and landmarks are measured
+// Landmarks, such as obstacles, are shown if they are near the flock or a little farther ahead of it. Numbers are
+// multiples of the flock's extent.
+const REACH = 0.3; // from the flock's edge, on all sides
+const REACH_AHEAD = 0.9; // added in the direction in which the whole flock flies
+const LANDMARK_MARGIN = 0.08;
+const MAX_LANDMARK_EXTENT = 2.5; // from the flock's centre: landmarks do not make the flock tiny
 const EASE_SECONDS = 0.45; // time constant of the easing
+const AGENT_EXTENT = 3; // extent of the view of one agent, in communication radii
 const MIN_SCALE = 0.05; // css pixels per world unit
 const MAX_SCALE = 600;
 
@@ -17,6 +26,14 @@ const clampScale = (scale) => Math.min(Math.max(scale, MIN_SCALE), MAX_SCALE);
  */
 function quantile(values, share) {
   return Float64Array.from(values).sort()[Math.floor(share * (values.length - 1))];
+}
+
+/** Return the disks of a panel as landmarks. */
+function listDisks({ disks, origin }) {
+  return Array.from({ length: disks.length / 3 }, (_, i) => {
+    const [x, y, radius] = disks.subarray(3 * i);
+    return { x: origin[0] + x, y: origin[1] + y, radius };
+  });
 }
 
 /** Centre and scale of one panel's view. World coordinates have y up, screen coordinates y down. */
@@ -32,6 +49,8 @@ export class Camera {
   following = true;
   /** Whether to follow and fit every agent, including stragglers, instead of most of the flock. */
   fitsAll = false;
+  /** Index of the agent to follow in place of the flock, or null; undefined while its index is unknown. */
+  agent = null;
   /** Whether a pointer is pressed: the camera then stands still, so that the target stays under the pointer. */
   isHeld = false;
   /** Whether the scale fits the flock while following; zooming ends it. */
@@ -39,39 +58,50 @@ export class Camera {
 
   #commRadius;
   #agents = 0; // agent count of the last sample; samples of different flocks are not compared
+  #place = null; // of the followed agent at the last picture
   #xs = []; // the sample, in world coordinates
   #ys = [];
   #middle = null; // of the flock; null before the first sample
-  #extent = 1; // half size of the view, in world units
+  #halfSize = [1, 1]; // of the view, in world units
   #firstExtent = 0; // initial extent; 0 before the first sample
   #skipEasing = true; // the next easing step arrives at once
   #lastZoom = 0; // value of the zoom counter at the last manual zoom
 
-  /** @param {number} commRadius communication radius R; a fitted view extends at least 2 R from its centre */
+  /** @param {number} commRadius communication radius R; a fitted view extends at least MIN_EXTENT R from its centre */
   constructor(commRadius = 1) {
     this.#commRadius = commRadius;
   }
 
   /**
-   * Update the flock's centre and extent, and move along with the flock if following and not held. Call it for every
+   * Update centre and size of the view, and move along with the flock if following and not held. Call it for every
    * picture, with the simulated seconds `ahead` from the frame to it. Obstacle agents are ignored, and failed ones
-   * unless all have failed.
+   * unless all have failed. Near or ahead of the flock, disks and other `landmarks`, a list of {x, y, radius} in
+   * world coordinates, are in the view, too.
    *
    * The centre is a median, which a few stragglers do not move. It jitters as agents overtake each other, so the camera
    * moves by the median displacement of the sample, which is smooth, and `easeToFlock` removes the remaining offset.
    */
-  trackFlock(panel, ahead) {
+  trackFlock(panel, ahead, landmarks = []) {
     const { origin, positions, velocities, accelerations, roles, conditions } = panel;
+    if (this.agent !== null) {
+      if (this.agent < roles.length) this.#trackAgent(placeAgent(panel, this.agent, ahead));
+      return;
+    }
     // Failed agents are ignored, unless all have failed.
     const works = conditions.some((condition, i) => !condition && roles[i] !== OBSTACLE);
     const stride = Math.max(1, Math.ceil(roles.length / SAMPLE_SIZE));
     const at = (k) => positions[k] + (velocities[k] + (accelerations[k] * ahead) / 2) * ahead;
     const xs = [];
     const ys = [];
+    const sum = { x: 0, y: 0, speed: 0 }; // of velocities
     for (let i = 0; i < roles.length; i += stride) {
       if (roles[i] === OBSTACLE || (works && conditions[i])) continue;
       xs.push(origin[0] + at(2 * i));
       ys.push(origin[1] + at(2 * i + 1));
+      const [vx, vy] = velocities.subarray(2 * i);
+      sum.x += vx;
+      sum.y += vy;
+      sum.speed += Math.hypot(vx, vy);
     }
     if (xs.length === 0) return;
 
@@ -90,14 +120,55 @@ export class Camera {
       this.#trackAll(panel, at);
       return;
     }
-    const [x, y] = (this.#middle = [quantile(xs, 0.5), quantile(ys, 0.5)]);
+    const [x, y] = [quantile(xs, 0.5), quantile(ys, 0.5)];
     const distances = xs.map((_, i) => Math.hypot(xs[i] - x, ys[i] - y));
-    this.#extent = Math.max(MARGIN * quantile(distances, 0.9), 2 * this.#commRadius);
-    this.#firstExtent ||= this.#extent;
-    this.#extent = Math.min(this.#extent, MAX_SPREAD_FACTOR * this.#firstExtent);
+    const extent = Math.max(MARGIN * quantile(distances, 0.9), MIN_EXTENT * this.#commRadius);
+    this.#firstExtent ||= Math.max(extent, USUAL_EXTENT * this.#commRadius);
+    const flock = { x, y, radius: Math.min(extent, MAX_SPREAD_FACTOR * this.#firstExtent) };
+    const heading = sum.speed ? [sum.x / sum.speed, sum.y / sum.speed] : [0, 0]; // of length 1 if all velocities agree
+    this.#frame(flock, heading, [...listDisks(panel), ...landmarks]);
   }
 
-  /** Set centre and extent to fit every agent, failed ones included; `at(k)` is coordinate k relative to the origin. */
+  /** Move along with the followed agent, given its place, and set centre and size of the view. */
+  #trackAgent(place) {
+    if (this.following && !this.isHeld && this.#place) {
+      this.x += place[0] - this.#place[0];
+      this.y += place[1] - this.#place[1];
+    }
+    this.#place = this.#middle = place;
+    this.#halfSize = [AGENT_EXTENT * this.#commRadius, AGENT_EXTENT * this.#commRadius];
+    this.#agents = 0; // the sample of the flock is outdated
+  }
+
+  /** Set centre and size of the view to fit the flock's circle {x, y, radius} and the landmarks near or ahead of it. */
+  #frame({ x, y, radius: extent }, heading, landmarks) {
+    const [low, high] = [
+      [x - extent, y - extent],
+      [x + extent, y + extent],
+    ];
+    const unit = Math.max(extent, USUAL_EXTENT * this.#commRadius);
+    const most = MAX_LANDMARK_EXTENT * unit;
+    for (const mark of landmarks) {
+      const offset = [mark.x - x, mark.y - y];
+      const distance = Math.hypot(...offset);
+      const direction = distance ? (offset[0] * heading[0] + offset[1] * heading[1]) / distance : 0;
+      const reach = unit * (REACH + REACH_AHEAD * Math.max(direction, 0));
+      const gap = Math.max(distance - mark.radius - extent, 0);
+      // From 1 to 0 over the farther half of the reach, so that the view does not jump.
+      const weight = Math.min(Math.max(2 - (2 * gap) / reach, 0), 1);
+      const half = mark.radius + LANDMARK_MARGIN * unit;
+      for (let k = 0; k < 2; k++) {
+        const [first, last] = [Math.max(offset[k] - half, -most), Math.min(offset[k] + half, most)];
+        const centre = [x, y][k];
+        low[k] = Math.min(low[k], centre - extent + weight * (first + extent));
+        high[k] = Math.max(high[k], centre + extent + weight * (last - extent));
+      }
+    }
+    this.#middle = [0, 1].map((k) => (low[k] + high[k]) / 2);
+    this.#halfSize = [0, 1].map((k) => (high[k] - low[k]) / 2);
+  }
+
+  /** Set centre and size of the view to fit every agent, failed ones included; `at(k)` is coordinate k relative to the origin. */
   #trackAll({ origin, roles }, at) {
     const low = [Infinity, Infinity];
     const high = [-Infinity, -Infinity];
@@ -110,7 +181,7 @@ export class Camera {
     });
     this.#middle = [0, 1].map((k) => origin[k] + (low[k] + high[k]) / 2);
     const half = Math.max(high[0] - low[0], high[1] - low[1]) / 2;
-    this.#extent = Math.max(MARGIN * half, 2 * this.#commRadius);
+    this.#halfSize = [0, 1].map(() => Math.max(MARGIN * half, MIN_EXTENT * this.#commRadius));
   }
 
   /**
@@ -126,7 +197,7 @@ export class Camera {
     this.y += step * (this.#middle[1] - this.y);
     if (!this.fitting) return;
     const height = Math.max(viewport.height - coveredPixels, 0.6 * viewport.height);
-    const fit = clampScale(Math.min(viewport.width, height) / (2 * this.#extent));
+    const fit = clampScale(Math.min(viewport.width / (2 * this.#halfSize[0]), height / (2 * this.#halfSize[1])));
     this.scale *= (fit / this.scale) ** step;
   }
 
@@ -161,8 +232,15 @@ export class Camera {
     return [viewport.width / 2 + (x - this.x) * this.scale, viewport.height / 2 - (y - this.y) * this.scale];
   }
 
+  /** Follow one agent, and show what is around it, by easing. */
+  followAgent(agent) {
+    this.resumeFollowing();
+    this.agent = agent;
+  }
+
   /** Follow and fit most of the flock again, by easing. */
   resumeFollowing() {
+    this.agent = this.#place = null;
     this.following = true;
     this.fitting = true;
     this.fitsAll = false;

@@ -89,6 +89,12 @@ export function listGroups({ roles, groups }) {
   return [...present].sort((a, b) => a - b);
 }
 
+/** Return the world coordinates of agent i `ahead` simulated seconds after the frame. */
+export function placeAgent({ origin, positions, velocities, accelerations }, i, ahead) {
+  const at = (k) => positions[k] + (velocities[k] + (accelerations[k] * ahead) / 2) * ahead;
+  return [origin[0] + at(2 * i), origin[1] + at(2 * i + 1)];
+}
+
 /**
  * Return {index, distance} of the agent nearest to a point (world coordinates) `ahead` simulated seconds after the
  * frame. Obstacle agents are ignored; without others the index is -1. If the flight has ended, `ahead` counts as 0.

@@ -35,3 +35,10 @@ const capitalizeName = (name) =>
 
 /** Format a name for display: `clear_time` and `clear-time` become Clear time. */
 export const formatName = (name) => (name[0].toUpperCase() + name.slice(1)).replaceAll(/[_-]/g, " ");
+
+/** Format a channel: ["velocity:among=same", "mean"] becomes "μ velocity, same", and a sum begins with Σ. */
+export function formatChannel(feature, aggregation) {
+  const [name, ...options] = feature.split(":");
+  const among = options.find((option) => option.startsWith("among="))?.slice(6);
+  return `${aggregation === "mean" ? "μ" : "Σ"} ${name.replaceAll("-", " ")}${among ? `, ${among}` : ""}`;
+}

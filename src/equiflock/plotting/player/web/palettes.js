@@ -22,6 +22,8 @@ export const PALETTES = {
     brush: "#ff6b6b",
     lead: "#4ade80",
     groups: ["#f0e442", "#19b58b", "#cc79a7", "#56b4e9", "#e69f00", "#d55e00", "#4f8fe8", "#c8c8c8"],
+    link: "#8ec9ff", // links of an inspected agent, and its radius
+    channels: ["#ffd84d", "#ff8a5c", "#d58cff", "#3ddbb0", "#ff8fc0", "#9fd356", "#c9b28a", "#a9b4c8"], // its vectors
     lightness: 0.8,
     chroma: 0.14,
     trail: 0.5, // opacity at the agent
@@ -39,6 +41,8 @@ export const PALETTES = {
     brush: "#d9363e",
     lead: "#15924a",
     groups: ["#4b2e63", "#009e73", "#b8608f", "#b87900", "#2f8fc4", "#d55e00", "#0072b2", "#808080"],
+    link: "#1f6fb5",
+    channels: ["#a87900", "#d1431f", "#8a3fc4", "#00876a", "#c7307f", "#4f7d0c", "#7d6330", "#566073"],
     lightness: 0.6,
     chroma: 0.15,
     trail: 0.36,

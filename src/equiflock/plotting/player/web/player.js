@@ -48,7 +48,7 @@ export class Player {
       redraw: () => this.#screen?.requestRedraw(),
       changeTheme: () => setThemeOfAll(host.dataset.theme === "dark" ? "light" : "dark"),
     });
-    if (flights.length > 2) this.#plots.classList.add("many");
+    for (const part of [this.#picture, this.#plots]) part.classList.toggle("many", flights.length > 2);
     const notes = make("p", { className: "notes" }, describeFlights(content));
     this.element = make("div", { className: "player" }, this.#picture, this.#bar.element, this.#plots, notes);
     const root = host.attachShadow({ mode: "open" });

@@ -4,6 +4,7 @@ import { Camera } from "./camera.js";
 import { Display } from "./display.js";
 import { make } from "./dom.js";
 import { History } from "./history.js";
+import { InspectionLayer } from "./inspection.js";
 import { computeVisibleSpacing, Scene } from "./scene.js";
 
 const METRICS_INTERVAL_MS = 66;
@@ -32,6 +33,7 @@ export class Screen {
   #picture = { frame: null, ahead: 0 };
   #lastMetrics = { frame: null, at: 0 };
   #rateSample = { at: 0, pictureCount: 0 };
+  #inspectionLayer;
   #onUpdate;
   #redrawUntil = 0;
   /** Css pixels above and below the flock that titles and buttons may cover, from the style sheet. */
@@ -47,6 +49,7 @@ export class Screen {
     const canvas = root.querySelector("canvas") ?? root.appendChild(make("canvas", { className: "scene" }));
     this.#scene = new Scene(canvas);
     this.#display = new Display(canvas, plots);
+    this.#inspectionLayer = new InspectionLayer(canvas);
     this.#onUpdate = onUpdate;
     canvas.addEventListener("webglcontextrestored", () => this.requestRedraw());
     new ResizeObserver(() => {
@@ -128,7 +131,7 @@ export class Screen {
    * @param {number} ahead simulated seconds
    * @param {number} now milliseconds
    * @param {number} seconds real time since the last call
-   * @param {object} look edges, trails and highlight, as for the scene
+   * @param {object} look edges, trails and highlight, as for the scene, and inspection, as for InspectionLayer
    */
   show(frame, ahead, now, seconds, look) {
     if (frame !== this.#picture.frame || ahead !== this.#picture.ahead || now < this.#redrawUntil) {
@@ -154,16 +157,18 @@ export class Screen {
   }
 
   /** Move the cameras for `seconds` of real time, and draw the picture. */
-  #draw(frame, ahead, seconds, look) {
+  #draw(frame, ahead, seconds, { inspection = null, ...look }) {
     const views = this.viewports;
     frame.panels.forEach((panel, i) => {
       this.cameras[i].isHeld = this.isHeld;
-      this.cameras[i].trackFlock(panel, panel.hasEnded ? 0 : ahead);
+      this.cameras[i].trackFlock(panel, panel.hasEnded ? 0 : ahead, panel.landmarks);
       this.cameras[i].easeToFlock(seconds, views[i], this.#coveredPixels);
     });
     Camera.shareScale(this.cameras);
     this.#display.showGridSpacing(computeVisibleSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
     this.#scene.draw(frame, ahead, this.cameras, { ...look, commRadius: this.commRadius });
+    const style = { commRadius: this.commRadius, theme: this.theme };
+    this.#inspectionLayer.draw(frame, ahead, this.cameras, views, style, inspection);
     this.pictureCount += 1;
   }
 }
