@@ -5,7 +5,7 @@ READY := .venv/.ready
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo view browser emulator robot test test-fast sanitize check lint types bench peers weights starling baseline atlas films clean
+.PHONY: help demo view browser emulator robot test test-fast sanitize check lint types bench peers weights starling baseline atlas films figures clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -155,6 +155,9 @@ atlas: $(READY)  ## measure and film the classical laws again (about three minut
 
 films: $(READY) browser  ## make every film of the README, the documentation and the atlas again (about ten minutes on 2 cores)
 	$(BIN)/python benchmarks/films.py
+
+figures: $(READY)  ## draw the figures of the documentation again from their tables
+	$(BIN)/python benchmarks/figures.py
 
 clean:  ## remove the virtual environment and all caches
 	rm -rf .venv build $(AXE)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

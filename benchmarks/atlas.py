@@ -40,6 +40,7 @@ from equiflock.flock import Flock
 from equiflock.plotting.film import film
 from equiflock.plotting.html_report import format_markdown_table
 from equiflock.scenarios import RandomDisk, make_scenario
+from equiflock.simulation.flight_jobs import scenario_to_dict
 from equiflock.simulation.simulate import simulate
 
 FRAMES_PER_SECOND = 10
@@ -347,8 +348,14 @@ def build_claim_jobs(names: Sequence[str] = ()) -> list[ClaimJob]:
 
 def draw_film(entry: Entry, path: Path) -> None:
     """Film the controllers of an entry side by side, from the same start and for the same time."""
-    start = entry.start() if entry.start else make_scenario(entry.scenario, flocks=1).draw()
-    flights = [simulate(start, load(name), time_step=entry.time_step, duration=entry.seconds) for name in entry.panels]
+    scenario = make_scenario(entry.scenario, flocks=1)
+    start = entry.start() if entry.start else scenario.draw()
+    flight: dict[str, Any] = {
+        "time_step": entry.time_step,
+        "duration": entry.seconds,
+        "config": scenario_to_dict(scenario),
+    }
+    flights = [simulate(start, load(name), **flight) for name in entry.panels]
     film(
         flights,
         path,

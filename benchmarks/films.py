@@ -58,7 +58,7 @@ def film_paper_scenario(name: str, path: Path) -> None:
     options = PROFILES["paper"].interpretation.get_scenario_options(settings.scenario)
     scenario = make_scenario(settings.scenario, split="film", **options)
     runs = fly_all(scenario, PAPER_NETWORKS, settings.duration)
-    film(runs, path, titles=PAPER_NETWORKS, frames_per_second=FRAMES_PER_SECOND, speed=settings.speed, dots_per_inch=54)
+    film(runs, path, titles=PAPER_NETWORKS, frames_per_second=8, speed=settings.speed, dots_per_inch=50)
 
 
 def film_drones(path: Path) -> None:

@@ -60,7 +60,7 @@ LABEL_COLUMNS = ("controller", "seed", "flock", "remark")
 AXIS_DIGITS = 12
 """Digits of values of axes: enough to tell them apart."""
 MISSING_COLOUR = "#d9d9d9"
-MAX_COLUMNS, MAX_PANELS = 4, 24
+MAX_COLUMNS, MAX_PANELS = 2, 24
 """Panels of a figure in a row, and in all."""
 
 
@@ -276,7 +276,7 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
     panels = list(summary.groupby(["controller", *rest], dropna=False, sort=False))
     columns = min(len(panels), MAX_COLUMNS)
     rows = -(-len(panels) // columns)
-    width = 1.6 + 0.95 * summary[x_axis].nunique(dropna=False)
+    width = 1.3 + 0.8 * summary[x_axis].nunique(dropna=False)
     height = 1.3 + 0.5 * summary[y_axis].nunique(dropna=False)
     figure = Figure(figsize=(max(width, 3.6) * columns, max(height, 2.4) * rows), dpi=130, layout="constrained")
     # One colour scale for all panels, so that controllers are comparable.
@@ -359,7 +359,7 @@ def _make_colour_norm(values: pd.Series) -> Normalize:
 
 
 def _format_direction(metric: str) -> str:
-    """Return ": lower is better" or ": higher is better"; the package's metrics of sweeps are all of effort or error."""
+    """Return ": lower is better" or ": higher is better"; the package's own metrics are errors or efforts."""
     larger_is_better = metric in METRICS.parts and METRICS.parts[metric].larger_is_better
     return f": {'higher' if larger_is_better else 'lower'} is better"
 

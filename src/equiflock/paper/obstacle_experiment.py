@@ -215,7 +215,7 @@ def draw_obstacles(table: pd.DataFrame, path: Path) -> Path:
         ),
         "collided, of failures": lambda name, s: outcomes.compute_outcome_shares(collisions, [name], s, True),
     }
-    panels = []
+    panels: list[CurvePanel] = []
     for title, compute in quantities.items():
         lines = {
             name: np.transpose([_compute_range(compute(name, s)) for s in outcomes.sides]) for name in PAPER_NETWORKS

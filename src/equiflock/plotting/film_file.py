@@ -20,7 +20,7 @@ from equiflock._runtime.files import atomic_write, check_writable
 
 CODECS = {
     ".mp4": ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-preset", "slow", "-movflags", "+faststart"],
-    ".webp": ["-c:v", "libwebp_anim", "-quality", "60", "-compression_level", "4", "-loop", "0"],
+    ".webp": ["-c:v", "libwebp_anim", "-quality", "75", "-compression_level", "4", "-loop", "0"],
     # One palette for the whole film, computed from its frames.
     ".gif": ["-vf", "split[a][b];[a]palettegen=max_colors=96[p];[b][p]paletteuse=dither=none:diff_mode=rectangle"],
 }

@@ -23,6 +23,7 @@ from equiflock.outcomes import Outcome
 from equiflock.plotting.flock_picture import list_groups
 from equiflock.plotting.palettes import Palette, colour_by_heading
 from equiflock.plotting.sprites import DART, DISC, LEFT_HALF, SEGMENT, Sprites
+from equiflock.scenarios.registry import SCENARIOS
 from equiflock.simulation.metrics import component_count, velocity_variance
 from equiflock.simulation.trajectory import Trajectory
 
@@ -316,7 +317,10 @@ def list_legend(runs: Sequence[Trajectory], unit: float, palette: Palette) -> li
     if all(len(list_groups(run)) < 2 for run in runs):
         entries.append(("heading", wheel))
     else:
-        entries += [(f"group {group}", dart(palette.groups[k % len(palette.groups)])) for k, group in enumerate(groups)]
+        names = get_group_names(runs[0])
+        for place, group in enumerate(groups):
+            name = names[group] if 0 <= group < len(names) else f"group {group}"
+            entries.append((name, dart(palette.groups[place % len(palette.groups)])))
     if Role.LEADER in roles:
         entries.append(("leader", leader))
     if Role.OBSTACLE in roles:
@@ -329,6 +333,12 @@ def list_legend(runs: Sequence[Trajectory], unit: float, palette: Palette) -> li
     }
     entries += [(kind.name.lower(), mark) for kind, mark in failures.items() if kind in conditions]
     return entries
+
+
+def get_group_names(run: Trajectory) -> tuple[str, ...]:
+    """Return the names that the scenario of a flight gives its groups, by number; none if it has none."""
+    names = getattr(SCENARIOS.parts.get(str(run.config.get("scenario"))), "group_names", ())
+    return names if isinstance(names, tuple) else ()
 
 
 def count_legend_rows(frame_width: float, entries: int) -> int:
