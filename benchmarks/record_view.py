@@ -1,4 +1,4 @@
-"""Records docs/media/view.png and view.gif: the live page in use, picture by picture.
+"""Records docs/media/view.png, inspect.png and view.gif: the live page in use, picture by picture.
 
     python benchmarks/record_view.py
 
@@ -82,9 +82,26 @@ def record_scenes(page: Page, film: Film) -> None:
     film.take_pictures(34, 2)
 
 
+def record_inspection(film: Film, target: Path) -> None:
+    """Record one picture of an inspected agent."""
+    open_setting(film.page, "scenario=flocking&controller=etdagnn&agents=60&seed=3")
+    film.take_pictures(20, 1)
+    film.page.keyboard.press("5")
+    film.page.evaluate("""() => {
+        const { positions } = flockView.frame.panels[0];  // relative to the flock's centre
+        const measure = (_, i) => Math.hypot(positions[2 * i], positions[2 * i + 1]);
+        const distances = Array.from({ length: positions.length / 2 }, measure);
+        flockView.inspector.inspect(distances.indexOf(Math.min(...distances)));
+    }""")
+    film.page.wait_for_function("() => flockView.inspector.drawing && flockView.connection.idle")
+    film.take_pictures(1, 1)
+    film.page.wait_for_function("() => flockView.connection.idle")
+    write_media(film.folder / f"{film.count - 1:04}.png", "scale=1120:-1:flags=area", target)
+
+
 def record(folder: Path) -> None:
-    """Record view.gif and view.png into a folder."""
-    with live_page(8720) as (browser, address), tempfile.TemporaryDirectory() as scratch:
+    """Record view.gif, view.png and inspect.png into a folder."""
+    with live_page(8720) as (browser, address, _), tempfile.TemporaryDirectory() as scratch:
         film = Film(open_page(browser, address, "dark"), Path(scratch))
         record_scenes(film.page, film)
         write_media(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", folder / "view.gif")
@@ -92,6 +109,7 @@ def record(folder: Path) -> None:
         open_setting(single.page, "scenario=obstacles:sides=40&agents=120&seed=4&edges=1")
         single.take_pictures(65, 5)
         write_media(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", folder / "view.png")
+        record_inspection(Film(open_page(browser, address, "dark"), Path(scratch)), folder / "inspect.png")
 
 
 def open_page(browser: Browser, address: str, theme: Literal["dark", "light"]) -> Page:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import equiflock as ef
+from equiflock.scenarios.marks import segments
 from equiflock.scenarios.obstacle_shapes import add_obstacle, wall
+from equiflock.scenarios.success_measure import SuccessMeasure
 
 THROUGH = ef.Outcome.add("THROUGH", "all agents are through the gate")
 
@@ -36,6 +38,8 @@ class Gate:
     orbit = ef.Orbit()
     success_outcomes = (THROUGH,)
     figure = "endings"
+    suitable_controllers = ("starling", "etdagnn")
+    controller_requirement = "stays connected past obstacles"
 
     @property
     def wall_at(self):
@@ -43,6 +47,17 @@ class Gate:
 
     def ending(self):
         return UntilThrough(self.wall_at + 0.5)
+
+    @property
+    def success_measure(self):
+        return SuccessMeasure("{} through the gate", self.share_beyond)
+
+    def share_beyond(self, flock):
+        beyond = flock.working & (flock.positions[:, :, 0] > self.wall_at)
+        return beyond.sum(axis=1) / flock.working.sum(axis=1)
+
+    def marks(self, flock):
+        return [segments("gate", [[self.wall_at, -self.width / 2, self.wall_at, self.width / 2]])]
 
     def draw(self, stop=None):
         flock = self.disk.draw(stop)

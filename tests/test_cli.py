@@ -65,12 +65,16 @@ def test_a_controller_for_another_radius_is_flown_with_a_notice(
     assert printed == (f"{expected}(equiflock fit chooses the time scale)\n" if scaled else "")
 
 
-def test_animate_films_a_saved_flight_and_a_new_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_animate_films_a_saved_flight_and_a_new_one_and_writes_pages(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     run("simulate", "--agents", "20", "--duration", "0.1", "--save", str(tmp_path / "run.zarr"))
     small = "--dots-per-inch", "40", "--frames-per-second", "10"
     run("animate", str(tmp_path / "run.zarr"), "--out", str(tmp_path / "saved.gif"), *small)
     run("animate", "--agents", "12", "--duration", "0.1", "--out", str(tmp_path / "new.mp4"), *small)
+    run("animate", *[str(tmp_path / "run.zarr")] * 2, "--out", str(tmp_path / "page.html"))
     assert (tmp_path / "saved.gif").read_bytes()[:4] == b"GIF8"
+    assert 'class="equiflock-player' in (tmp_path / "page.html").read_text()
     assert b"ftyp" in (tmp_path / "new.mp4").read_bytes()[:16]
     assert str(tmp_path / "new.mp4") in capsys.readouterr().out.replace("\n", "")
 
@@ -220,6 +224,7 @@ def test_train_takes_a_network_of_a_plugin(
         (("simulate", "--save", "/dev/null/run.zarr"), "/dev/null/run.zarr cannot be written"),
         (("simulate", "--agents", "400", "--disk-radius", "20"), "lower min_degree or disk_radius"),
         (("animate", "--dots-per-inch", "0"), "dots_per_inch must be from 20 to 600; got 0"),
+        (("animate", "--out", "page.html", "--theme", "light"), "options of a film have no effect on a page"),
         (("animate", "some.zarr", "--agents", "5"), "options of a new flight have no effect on saved flights"),
         (("animate", "some.zarr", "--scenario", "merging"), "options of a new flight have no effect on saved flights"),
         (("simulate", "--scenario", "flock"), "did you mean 'flocking'?"),

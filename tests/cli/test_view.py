@@ -92,7 +92,7 @@ def test_a_scenario_of_a_plugin_is_offered_with_its_options(own_registry: None, 
     (tmp_path / "crawling.py").write_text(PLUGIN)
     import_plugin(str(tmp_path / "crawling.py"))
     viewer_config = View(controller="tanner", scenario="crawl:brisk=true")._make_viewer_config()
-    (to_dict,) = (each for each in viewer_config.to_dict()["scenarios"] if each["name"] == "crawl")
+    (to_dict,) = (each for each in viewer_config.welcome["scenarios"] if each["name"] == "crawl")
     option = {
         "name": "brisk",
         "kind": "boolean",

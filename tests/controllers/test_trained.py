@@ -83,8 +83,8 @@ def test_additional_training_is_known_by_name_if_its_files_exist(
     assert load_with_seed("etdagnn-robust", 2).senses == load_with_seed("etdagnn", 2).senses
     assert is_bundled("etdagnn-robust:1")
     assert "etdagnn-robust:4" in ViewerConfig().controllers
-    assert "etdagnn-robust" in ViewerConfig().to_dict()["trained"]
-    assert "etdagnn-robust" not in ViewerConfig().to_dict()["laws"]
+    assert "etdagnn-robust" in ViewerConfig().welcome["trained"]
+    assert "etdagnn-robust" not in ViewerConfig().welcome["laws"]
     # It is evaluated like any other, but compared with others only on request.
     start = ef.random_disk(1, 10)
     assert list_baselines("etdagnn-robust", start) == ("tanner", *PAPER_NETWORKS, "starling")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock.plotting.html_report import HtmlReport
 from equiflock.plotting.player import PLAYER_DIR
 from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, leave, wait_for
@@ -31,6 +32,7 @@ RUN = """async () => {
 OPEN_ALL = """() => {
   for (const details of document.querySelectorAll("details")) details.open = true;
   flockView.actions.fail("stopped", 3);
+  flockView.inspector.inspect(4);
   flockView.notices.show("No agent here", { isError: true, sticky: true, action: { text: "OK" } });
 }"""
 
@@ -70,7 +72,7 @@ def test_axe_finds_no_serious_violation(
     page.evaluate("location.hash = 'controller=cucker-smale&compare=tanner&packet_loss=0.3&scenario=obstacles&edges=1'")
     wait_for(page, "view.frame.panels.length === 2")
     page.evaluate(OPEN_ALL)
-    wait_for(page, "panel.conditions.some(Boolean)")
+    wait_for(page, "panel.conditions.some(Boolean) && view.inspector.drawing")
     check(page, axe, sizes)
     leave(page)
     run = ef.simulate(ef.random_disk(flocks=2, agents=15), ef.load("tanner"), duration=0.1)
@@ -78,6 +80,24 @@ def test_axe_finds_no_serious_violation(
         page = open_page(saved, **options)
         check(page, axe, sizes)
         leave(page)
+
+
+def test_axe_finds_no_serious_violation_in_a_report(blank_page: Callable[..., Any], axe: str, tmp_path: Path) -> None:
+    run = ef.simulate(ef.random_disk(agents=15), ef.load("tanner"), duration=0.1)
+    report = HtmlReport("Report", "A player.")
+    report.add_table(["name", "value"], [["x", "1"]])
+    report.add_player([run, run], "Two flights.", titles=["one", "two"])
+    report.add_settings({"name": "x" * 200})
+    page = blank_page()
+    page.goto(report.write(tmp_path / "report.html").as_uri())
+    page.evaluate(axe)
+    page.wait_for_function("() => document.querySelector('.equiflock-player').player.screen?.pictureCount > 2")
+    for (width, height), theme in ((DESKTOPS[0], "dark"), (PHONE, "light")):
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=theme)
+        page.evaluate("(theme) => { document.querySelector('.equiflock-player').player.theme = theme; }", theme)
+        assert page.evaluate(RUN) == [], (width, height, theme)
+    leave(page)
 
 
 def parse_colour(text: str) -> tuple[Any, float]:
@@ -103,7 +123,7 @@ def test_colours_have_the_contrast_of_wcag_aa(run: Callable[..., Any]) -> None:
     palettes = run("player/palettes", "return m.PALETTES;")
     for theme, colours in (("dark", dark), ("light", light)):
         for background in ("ground", "sheet", "raised"):
-            for text in ("ink", "faint", "accent", "first", "second", "bad"):
+            for text in ("ink", "faint", "accent", "first", "second", "third", "fourth", "bad"):
                 assert compute_contrast(colours[text], colours[background]) >= 4.5, (theme, text, background)
             assert compute_contrast(colours["border"], colours[background]) >= 3, (theme, background)
         assert compute_contrast(colours["on-accent"], colours["accent"]) >= 4.5

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.plotting.player.frames import FlockPicture, Links, pack_frame
+from equiflock.plotting.player.frames import FlockPicture, Links, build_links, pack_frame
 
 # Four agents in the corners of a square, the last a leader: rows of edges are receiver and sender.
 SQUARE = ef.Flock([[[-1, 1], [1, 1], [1, -1], [-1, -1]]], np.zeros((1, 4, 2)), [[0, 0, 0, ef.Role.LEADER]])
 USED, LOST = [[0, 1], [1, 0], [1, 2], [0, 3]], [[2, 1], [2, 3]]
 
 
-def test_half_a_line_is_drawn_where_messages_arrive_in_one_direction(run: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("by", ["WebGL", "processor"])
+def test_half_a_line_is_drawn_where_messages_arrive_in_one_direction(run: Callable[..., Any], by: str) -> None:
     links = Links(*(np.array(edges)[np.argsort(np.array(edges)[:, 0], kind="stable")] for edges in (USED, LOST)))
     frame = pack_frame(0, 0.0, [FlockPicture(SQUARE, None, np.empty((0, 3)), links)])
     seen = run(
         "player/scene",
         """
         const { readFrame } = await import("/player/frames.js");
-        const frame = readFrame(Uint8Array.from(atob(given), (c) => c.charCodeAt(0)).buffer);
+        const frame = readFrame(Uint8Array.from(atob(given[0]), (c) => c.charCodeAt(0)).buffer);
         const canvas = document.createElement("canvas");
         canvas.style = "position:fixed; inset:0; width:300px; height:300px";
         document.body.append(canvas);
-        const scene = new m.Scene(canvas), gl = canvas.getContext("webgl2");
+        const scene = new m.Scene(canvas, { minSoftwareLines: given[1] === "WebGL" ? Infinity : 0 });
+        const gl = canvas.getContext("webgl2");
         scene.draw(frame, 0, [{ x: 0, y: 0, scale: 100 }], { edges: true, trails: false, commRadius: 64 });
         const colour = (x, y) => {
           const pixels = new Uint8Array(4 * 25);
@@ -42,14 +45,80 @@ def test_half_a_line_is_drawn_where_messages_arrive_in_one_direction(run: Callab
           return red > 20 ? "lost" : blue > 20 ? "used" : "none";
         };
         const spots = [[-0.5, 1], [0.5, 1], [1, 0.5], [1, -0.5], [0.5, -1], [-0.5, -1], [-1, -0.5], [-1, 0.5]];
-        return spots.map(([x, y]) => colour(x, y));""",
-        base64.b64encode(frame).decode(),
+        const found = spots.map(([x, y]) => colour(x, y));
+        canvas.remove();
+        return found;""",
+        [base64.b64encode(frame).decode(), by],
     )
     top, right, bottom, left = seen[:2], seen[2:4], seen[4:6], seen[6:]
     assert top == ["used", "used"]  # both receive
     assert right == ["used", "lost"]  # agent 1 receives, agent 2 lost the message
     assert bottom == ["lost", "lost"]  # a leader cannot receive, so its line has one colour
     assert left == ["used", "used"]
+
+
+def test_the_processor_draws_lines_as_webgl_does(run: Callable[..., Any]) -> None:
+    """Compare images of blocks of 10 x 10 pixels: lines of both may pass through neighbouring pixels."""
+    flock, groups = ef.random_disk(agents=60, seed=1), np.arange(60)[None] % 2
+    pictures = []
+    for step in range(6):
+        moved = replace(flock, positions=flock.positions + 0.2 * step * flock.velocities, groups=groups)
+        pictures.append(pack_frame(step, 0.2 * step, [FlockPicture(moved, None, np.empty((0, 3)), build_links(moved))]))
+    by_webgl, by_processor = run(
+        "player/scene",
+        """
+        const { readFrame } = await import("/player/frames.js");
+        const frames = given.map((frame) => readFrame(Uint8Array.from(atob(frame), (c) => c.charCodeAt(0)).buffer));
+        const draw = (minSoftwareLines) => {
+          const canvas = document.createElement("canvas");
+          canvas.style = "position:fixed; inset:0; width:400px; height:300px";
+          document.body.append(canvas);
+          const scene = new m.Scene(canvas, { isSoftware: true, minSoftwareLines });
+          // Not all of the flock is in the picture.
+          const cameras = [{ x: 0.5, y: 0.3, scale: 60 }];
+          for (const frame of frames) scene.draw(frame, 0, cameras, { edges: true, trails: true, commRadius: 64 });
+          const gl = canvas.getContext("webgl2"), pixels = new Uint8Array(4 * 400 * 300);
+          gl.readPixels(0, 0, 400, 300, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
+          canvas.remove();
+          return [...pixels];
+        };
+        return [draw(Infinity), draw(0)];""",
+        [base64.b64encode(frame).decode() for frame in pictures],
+    )
+    blocks = [np.reshape(image, (30, 10, 40, 10, 4)).mean(axis=(1, 3)) for image in (by_webgl, by_processor)]
+    assert blocks[0].max() - blocks[0].min() > 60
+    assert np.abs(blocks[0] - blocks[1]).mean() < 1.0
+    assert np.abs(blocks[0] - blocks[1]).max() < 12.0
+
+
+def test_lines_outside_of_an_image_leave_no_pixels(run: Callable[..., Any]) -> None:
+    """Draw random lines into an image, and into one with a margin, whose inside must be the same."""
+    differences, opaque = run(
+        "player/line_image",
+        """
+        const [size, margin] = [40, 100], paint = m.premultiply(1, 0.5, 0.25, 0.4);
+        const draw = (size, shift) => {
+          const image = new m.LineImage();
+          image.begin(size, size);
+          let seed = 1;
+          const next = () => ((seed = (seed * 16807) % 2147483647) / 2147483647) * 160 - 60;
+          for (let k = 0; k < 500; k++) image.drawLine(...[0, 1, 2, 3].map(() => next() + shift), paint);
+          for (const bad of [NaN, Infinity]) image.drawLine(bad, 10 + shift, 20 + shift, 20 + shift, paint);
+          return image.bytes;
+        };
+        const [cut, whole] = [draw(size, 0), draw(size + 2 * margin, margin)];
+        let differences = 0;
+        for (let y = 0; y < size; y++)
+          for (let k = 0; k < 4 * size; k++)
+            differences += cut[4 * size * y + k] !== whole[4 * (size + 2 * margin) * (y + margin) + 4 * margin + k];
+        // Many layers of a colour give this colour.
+        const image = new m.LineImage();
+        image.begin(9, 1);
+        for (let k = 0; k < 50; k++) image.drawLine(0, 0.5, 9, 0.5, paint);
+        return [differences, [...image.bytes.slice(16, 20)]];""",
+    )
+    assert differences < 20  # rounding may move a line that begins elsewhere
+    assert opaque == pytest.approx([255, 128, 64, 255], abs=2)
 
 
 def test_the_camera_does_not_lag_behind_a_flock_at_constant_velocity(run: Callable[..., Any]) -> None:

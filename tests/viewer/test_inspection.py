@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,24 +112,73 @@ def remove(current: LiveSimulation, agent: int) -> None:
     current.remove_agents([(x, y)], 1e-9, 0)
 
 
-def test_a_saved_agent_has_state_and_neighbours_in_space() -> None:
-    start = ef.random_disk(agents=20, seed=2, dimensions=3)
-    run = ef.simulate(start, ef.load("etdagnn"), duration=0.05)
+@pytest.mark.parametrize("name", ["etdagnn", "tanner", "formation", "tanner-fixed"])
+def test_a_saved_agent_observes_what_it_did_in_flight(name: str) -> None:
+    controller, start = ef.load(name), ef.random_disk(agents=20, seed=2)
+    run = ef.simulate(start, controller, duration=0.06)
+    moments = ef.flight(start, controller)
+    observations = [next(moments).observations.copy() for _ in range(6)]
     current = Playback([run])
-    for frame in (2, current.frame_count - 1):
+    for frame in (0, 1, 5):
         current.seek(frame)
         (found,) = panels(current, 4)
-        rings = count_by_hops(radius_graph(run.flock(current.frame)), 4, 3)
-        assert [hop["count"] for hop in found["neighbours"]] == [len(ring) for ring in rings]
-        assert found["dimensions"] == 3
-        assert found["speed"] == pytest.approx(np.linalg.norm(run.velocities[current.frame, 0, 4]))
-        assert "fly it live" in found["reason"]
-    assert found["commanded"] is None  # after the last frame
-    current = Playback(
-        [run, ef.simulate(ef.random_disk(agents=5, seed=2, dimensions=3), ef.load("etdagnn"), duration=0.05)]
-    )
-    assert panels(current, 4)[1] is not None
+        assert found["reason"] is None
+        np.testing.assert_allclose(found["observations"], observations[frame][0, 4], rtol=1e-5)
+        parts = [part["vector"] for part in found["explanation"]["contributions"]]
+        total = np.sum(parts, axis=0) + found["explanation"]["remainder"]
+        np.testing.assert_allclose(total, run.accelerations[frame, 0, 4], rtol=1e-3, atol=1e-3)
+    assert len(found["neighbours"]) == controller.senses.hops
+    current.seek(6)
+    (found,) = panels(current, 4)
+    assert found["commanded"] is None
+    assert "nothing is commanded" in found["reason"]
+
+
+def test_a_saved_agent_in_space_has_state_and_neighbours() -> None:
+    start = ef.random_disk(agents=20, seed=2, dimensions=3)
+    current = Playback([ef.simulate(agents, ef.load("etdagnn"), duration=0.05) for agents in (start, start_of(5))])
+    current.seek(2)
+    found, other = panels(current, 4)
+    rings = count_by_hops(radius_graph(current.runs[0].flock(2)), 4, 3)
+    assert [hop["count"] for hop in found["neighbours"]] == [len(ring) for ring in rings]
+    assert found["dimensions"] == 3
+    assert found["speed"] == pytest.approx(np.linalg.norm(current.runs[0].velocities[2, 0, 4]))
+    assert other is not None
     assert panels(current, 9)[1] is None
+
+
+def start_of(agents: int) -> ef.Flock:
+    return ef.random_disk(agents=agents, seed=2, dimensions=3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"controller": "nobody"}, "not known here"),
+        ({"controller": "../x.safetensors", "senses": None}, "does not say"),
+        ({"senses": {"channels": [["velocity", "mean"]], "hops": 10**9}}, "at most 10 hops"),
+        ({"senses": {"channels": [["nosuch", "mean"]]}}, "does not say"),
+        ({"senses": {"colour": 1}}, "does not say"),
+        ({"radio": {"kind": "Radio", "packet_loss": 0.5}}, "which messages arrived"),
+        ({"controller": "etdagnn:3"}, "more than these observations"),
+        ({"start_time": 3.0}, "begins later"),
+    ],
+)
+def test_a_saved_flight_that_lacks_something_says_so(changes: dict[str, Any], text: str) -> None:
+    run = ef.simulate(ef.random_disk(agents=12, seed=2), ef.load("etdagnn"), duration=0.05)
+    current = Playback([replace(run, config={**run.config, **changes})])
+    current.seek(1)
+    (found,) = panels(current, 4)
+    assert text in found["reason"]
+    assert found["explanation"] is None
+    assert found["neighbours"][0]["count"] > 0
+
+
+def test_frames_that_are_far_apart_give_no_observations() -> None:
+    run = ef.simulate(ef.random_disk(agents=12, seed=2), ef.load("etdagnn"), duration=0.08, keep_every=2)
+    current = Playback([run])
+    current.seek(3)
+    assert "farther apart than a time step" in panels(current, 4)[0]["reason"]
 
 
 def test_a_controller_that_cannot_be_explained_says_why(own_registry: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +194,7 @@ def test_a_controller_that_cannot_be_explained_says_why(own_registry: None, monk
     def expert(flock: Any, observations: Any) -> Any:
         return -flock.velocities
 
-    for name, text in (("numbered", "more than"), ("fragile", "NaN"), ("expert", "no named terms")):
+    for name, text in (("numbered", "more than these"), ("fragile", "NaN"), ("expert", "no named terms")):
         current = live_simulation(controller=name)
         fly(current, 1)
         (found,) = panels(current, 5)

@@ -83,18 +83,20 @@ def test_a_saved_flight_ends_at_its_last_frame(run: Callable[..., Any]) -> None:
         "player/flight_clock",
         """
         const player = new m.FlightClock(), times = [0, 0.1, 0.2];
-        player.begin(new m.SavedFrames({ times, time_step: 0.01 }));
+        player.begin(new m.SavedFrames({ times }));
         player.receive({ step: 0, time: 0 });
         const asked = [];
+        let farthest = 0;
         for (let picture = 0; picture < 60; picture++) {
           player.advance(1 / 60);
+          farthest = Math.max(farthest, player.ahead);
           const { request } = player;
           if (!request) continue;
           asked.push(request.frame);
           player.receive({ step: request.frame, time: times[request.frame] });
         }
-        return [asked, player.ended, player.ahead];""",
-    ) == [[1, 2], True, 0]
+        return [asked, player.ended, player.ahead, farthest > 0.08 && farthest <= 0.1];""",
+    ) == [[1, 2], True, 0, True]  # agents move up to the next frame, ten time steps on
 
 
 SETTING: dict[str, Any] = {
@@ -210,3 +212,17 @@ def test_former_keys_of_an_address_are_read(run: Callable[..., Any]) -> None:
 def test_an_empty_address_gives_the_initial_setting(run: Callable[..., Any]) -> None:
     found = run("address", "return m.readAddress('', given);", SETTING)
     assert found["setting"] == SETTING
+
+
+def test_vectors_of_a_channel_are_drawn_relative_to_their_recent_maximum(run: Callable[..., Any]) -> None:
+    assert run(
+        "vector_scales",
+        """
+        const scales = new m.Scales(), channels = [["velocity:among=same", "mean"], ["velocity", "sum"]];
+        const panel = (size) => ({ channels, observations: [[[3 * size, 4 * size], [0, 0]]], commanded: null });
+        const lengths = [0, 1000, 2000].map((now, k) => {
+          scales.update([null, panel(k === 0 ? 1 : 0.1)], now);
+          return scales.get(1, "μ velocity, same");
+        });
+        return [lengths, scales.get(1, "Σ velocity"), scales.get(0, "acceleration")];""",
+    ) == [[5, 2.5, 1.25], 1, 1]

@@ -87,7 +87,7 @@ def test_agents_seed_and_time_step_can_be_chosen(server: Running, open_page: Ope
     page.locator("#agents").press("Enter")
     wait_for(page, "panel.agents === 75")
     expect(page.locator(".titles")).to_contain_text("75 agents")
-    page.get_by_role("button", name="next", exact=True).click()
+    page.get_by_role("button", name="Next", exact=True).click()
     wait_for(page, "view.state.setting.seed === 1")
     session = the_session(server)
     assert (session.current.setting.seed, session.current.setting.agents) == (1, 75)

@@ -56,6 +56,8 @@ def test_players_of_a_report_play_together_scrub_and_show_values(page: Page, tmp
     first = page.locator(".equiflock-player").first
     expect(first.locator(".titles")).to_contain_text(TITLE)
     assert page.locator("b", has_text="bold").count() == 0
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'), { text: 'evil = 1' }))")
+    assert page.evaluate("typeof evil") == "undefined"  # only the player's script runs
     wait_for(page, "players[0].timeline.time > 0.1")  # it plays when it is seen
     first.get_by_role("button", name="Pause").click()
     first.get_by_role("slider", name="Time", exact=True).focus()
@@ -94,14 +96,17 @@ def test_only_players_near_the_window_have_a_context(page: Page, tmp_path: Path)
     assert look(page, "players.filter((player) => player.isLive).length") <= 6
 
 
-def test_a_notebook_shows_a_still_picture_in_a_frame_if_motion_is_reduced(page: Page) -> None:
+def test_a_notebook_shows_still_pictures_in_frames_if_motion_is_reduced(page: Page) -> None:
     page.emulate_media(reduced_motion="reduce")
-    page.set_content(ef.show(fly(dimensions=3))._repr_html_())
-    frame = page.frame_locator("iframe")
-    play = frame.get_by_role("button", name="Play")
-    expect(frame.locator(".picture.waiting")).to_be_visible()
-    expect(frame.locator(".notes")).to_have_text("Seen from above.")
-    play.focus()
+    frame = ef.show(fly(dimensions=3))._repr_html_()
+    page.set_content(f'{frame}<div style="height: 3000px"></div>{frame}')
+    first = page.frame_locator("iframe").first
+    expect(first.locator(".picture.waiting")).to_be_visible()
+    expect(first.locator(".notes")).to_have_text("Seen from above.")
+    first.get_by_role("button", name="Play").focus()
     page.keyboard.press("Enter")
-    expect(frame.locator(".bar output")).not_to_have_text("0.00 / 1.00 s")
+    expect(first.locator(".bar output")).not_to_have_text("0.00 / 1.00 s")
+    page.locator("iframe").last.scroll_into_view_if_needed()  # frames out of sight give their context back
+    expect(page.frame_locator("iframe").last.locator(".picture.waiting")).to_be_visible()
+    expect(first.locator("canvas.scene[hidden]")).to_have_count(0)
     page.emulate_media(reduced_motion="no-preference")

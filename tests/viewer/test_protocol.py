@@ -11,8 +11,8 @@ import pytest
 
 from equiflock._runtime.checks import InputError
 from equiflock.viewer.live_simulation import LiveSimulation
+from equiflock.viewer.page_files import PAGE_DIR
 from equiflock.viewer.protocol import Action, Request, parse_request
-from equiflock.viewer.server import PAGE_DIR
 
 COMMANDS = {get_args(kind.model_fields["command"].annotation)[0]: kind for kind in get_args(Request)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import json
+import re
 import socket
 import threading
 import weakref
@@ -33,6 +34,19 @@ def test_the_page_is_served_with_all_its_files_and_nothing_from_elsewhere(server
     assert get(server, "../server.py")[0] == 404
     assert get(server, "%2e%2e/server.py")[0] == 404
     assert get(server, "saved/anything/film.mp4")[0] == 404
+
+
+def test_the_browser_is_told_all_modules_of_the_page_at_once(server: Running) -> None:
+    links = get(server, "")[1]["Link"].split(", ")
+    paths = [link.removesuffix(">; rel=modulepreload").removeprefix("</") for link in links]
+    assert paths[0] == "main.js"
+    assert {"view.js", "player/scene.js", "player/software_lines.js"} < set(paths)
+    for path in paths:
+        imports = re.findall(r'from "\./(.+)"', get(server, path)[2].decode())
+        assert {f"player/{name}" if path.startswith("player/") else name for name in imports} <= set(paths)
+    # Small answers are sent at once: asyncio sets TCP_NODELAY if the protocol is given.
+    with open_listening_socket(HOST, 9480, lambda port: None) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
 
 
 def test_a_page_of_another_origin_is_refused(server: Running) -> None:

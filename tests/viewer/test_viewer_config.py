@@ -47,7 +47,7 @@ def test_a_scaled_controller_is_offered_if_the_initial_setting_has_it() -> None:
     viewer_config = ViewerConfig(Setting(controller="tanner:time_scale=2:clamp=5.0"))
     assert viewer_config.setting.controller_specs == (("tanner:time_scale=2", {"clamp": 5.0}),)
     assert viewer_config.load("tanner:time_scale=2", {"clamp": 6.0}) == ef.load("tanner", time_scale=2, clamp=6.0)
-    (to_dict,) = (law for law in viewer_config.to_dict()["laws"] if law["name"] == "tanner:time_scale=2")
+    (to_dict,) = (law for law in viewer_config.welcome["laws"] if law["name"] == "tanner:time_scale=2")
     assert {"clamp_by", "cut_off", "clamp"} <= {option["name"] for option in to_dict["options"]}
     with pytest.raises(InputError, match="controller must be one of"):
         viewer_config.load("tanner:time_scale=3", {})
@@ -191,7 +191,7 @@ def test_every_network_has_a_description(tmp_path: Path) -> None:
     assert set(DESCRIPTIONS) == set(bundled_names())
     path = tmp_path / "mine.safetensors"
     shutil.copy(bundled_weights_path("etdagnn"), path)
-    networks = ViewerConfig(weights=(path,)).to_dict()["networks"]
+    networks = ViewerConfig(weights=(path,)).welcome["networks"]
     assert networks[str(path)] == "A file of weights: etdagnn, trained on tanner in flocking."
     assert networks["etdagnn-robust"] == DESCRIPTIONS["etdagnn-robust"]
 

@@ -27,7 +27,10 @@ COMMANDS = {
     "simulate": ("Simulate", "Simulate random flocks under a controller and print metrics."),
     "fly": ("Fly", "Fly a flock of quadrotors in metres and seconds, and print its margins."),
     "view": ("View", "Simulate flocks interactively in a browser, or replay saved flights."),
-    "animate": ("Animate", "Render a film of saved flights, side by side, or of a new flight."),
+    "animate": (
+        "Animate",
+        "Render a film of saved flights, side by side, or of a new flight, or a page that plays them.",
+    ),
     "evaluate": ("Evaluate", "Compare controllers, or one with the package's, by the paper's metrics and figures."),
     "compare": ("Compare", "Compare the log of a real flight with a simulation of the same start."),
     "fit": ("Fit", "Fit a controller to a robot: choose its time scale, and measure the margins that it leaves."),

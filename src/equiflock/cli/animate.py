@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from equiflock._runtime.checks import InputError
-from equiflock._runtime.files import run_interruptibly
+from equiflock._runtime.files import check_writable, run_interruptibly
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.shared_options import (
     ScenarioName,
@@ -30,13 +31,14 @@ from equiflock.simulation.trajectory import Trajectory
 
 @dataclass(frozen=True)
 class Animate:
-    """Render a film of saved flights, side by side, or of a new flight."""
+    """Render a film of saved flights, side by side, or of a new flight, or a page that plays them."""
 
     flights: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """Flights saved by `equiflock simulate --save` or `equiflock view`, or flight logs (.csv, with --comm-radius); if
     none, a new one is simulated."""
     out: Path = Path("flock.mp4")
-    """File to write: .mp4, .webp (an animated picture of half the size of a GIF) or .gif."""
+    """File to write: .mp4, .webp (an animated picture of half the size of a GIF), .gif, or .html (a page that plays the
+    flights, with curves, without a server)."""
     flock: int = 0
     """Index of the flock in the batch, from 0."""
     frames_per_second: int = 30
@@ -61,13 +63,19 @@ class Animate:
     """Python module or file to import first, which may register your own controllers and scenarios."""
 
     def run(self) -> None:
-        """Write the film and print its path."""
-        from equiflock.plotting.film import film
+        """Write the film or the page and print its path."""
         from equiflock.plotting.film_file import check_film
+        from equiflock.plotting.player.embedding import show
 
         import_plugin(self.plugin)
-        check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)
         default = type(self)()
+        if is_page := self.out.suffix == ".html":
+            check_writable(self.out)
+            film_options = ("frames_per_second", "dots_per_inch", "theme")
+            if any(getattr(self, name) != getattr(default, name) for name in film_options):
+                raise InputError("options of a film have no effect on a page: leave them out, or write an .mp4")
+        else:
+            check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)
         options = ("controller", "scenario", "options", "time_step", "duration")
         if self.flights and any(getattr(self, name) != getattr(default, name) for name in options):
             raise InputError("options of a new flight have no effect on saved flights: leave them out")
@@ -79,17 +87,27 @@ class Animate:
                 runs = [self._simulate()]
                 bar.remove_task(task)
             task = bar.add_task("rendering frames", total=None)
-            path = film(
-                runs,
-                self.out,
-                flock=self.flock,
-                frames_per_second=self.frames_per_second,
-                speed=self.speed,
-                dots_per_inch=self.dots_per_inch,
-                theme=self.theme,
-                on_frame=lambda done, total: bar.update(task, completed=done, total=total),
+            path = (
+                show(*runs, flock=self.flock, speed=self.speed).save(self.out)
+                if is_page
+                else self._render(runs, lambda done, total: bar.update(task, completed=done, total=total))
             )
-        out.print(f"film: {path}", highlight=False)
+        out.print(f"{'page' if is_page else 'film'}: {path}", highlight=False)
+
+    def _render(self, runs: list[Trajectory], on_frame: Callable[[int, int], object]) -> Path:
+        """Render the film and return its path."""
+        from equiflock.plotting.film import film
+
+        return film(
+            runs,
+            self.out,
+            flock=self.flock,
+            frames_per_second=self.frames_per_second,
+            speed=self.speed,
+            dots_per_inch=self.dots_per_inch,
+            theme=self.theme,
+            on_frame=on_frame,
+        )
 
     def _simulate(self) -> Trajectory:
         """Simulate a new flight of the chosen scenario."""

@@ -84,7 +84,7 @@ class View:
         if self.browser and _has_screen():
             webbrowser.open(page)
         # Compile kernels while pages are served; pages show the progress.
-        compile_thread = threading.Thread(target=_compile_kernels, args=[viewer_config], daemon=True)
+        compile_thread = threading.Thread(target=_prepare_pages, args=[viewer_config], daemon=True)
         compile_thread.start()
         # Ctrl-C is the normal way to stop a server, not an error.
         with listening, suppress(KeyboardInterrupt):
@@ -134,9 +134,10 @@ class View:
         return ViewerConfig(setting, tuple(dict.fromkeys(files)), flights, self.out)
 
 
-def _compile_kernels(viewer_config: ViewerConfig) -> None:
-    """Compile the kernels of the configured flight; ignore errors, which a page that starts it reports."""
+def _prepare_pages(viewer_config: ViewerConfig) -> None:
+    """Build what pages need first, then compile kernels; ignore errors, which a page that needs these reports."""
     with suppress(Exception):
+        _ = viewer_config.welcome  # is kept
         viewer_config.compile_kernels()
 
 

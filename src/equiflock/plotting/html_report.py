@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from equiflock._runtime.files import atomic_write
-from equiflock.plotting.player.bundle import bundle_player
+from equiflock.plotting.player.bundle import bundle_player, make_security_policy
 from equiflock.plotting.player.embedding import embed_flights
 from equiflock.simulation.trajectory import Trajectory
 
@@ -22,7 +22,7 @@ body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var
        max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem; }
 h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin-top: 2.4rem; }
 .lead { color: var(--soft); margin-top: 0; }
-body > * { overflow-wrap: break-word; }
+main > * { overflow-wrap: break-word; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .45rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
@@ -93,15 +93,17 @@ class HtmlReport:
                 lines += [f"{name}:", *(f"    {inner}: {each}" for inner, each in value.items())]
             else:
                 lines.append(f"{name}: {value}")
-        self.parts.append(f"<pre>{escape(chr(10).join(lines))}</pre>")
+        self.parts.append(f'<pre tabindex="0">{escape(chr(10).join(lines))}</pre>')
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the page atomically, replacing an existing file."""
         html = (
             f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f"{make_security_policy()}\n"
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{escape(self.title)}</title>\n<style>{STYLESHEET}</style>\n</head>\n<body>\n"
+            f"<title>{escape(self.title)}</title>\n<style>{STYLESHEET}</style>\n</head>\n<body>\n<main>\n"
             + "\n".join(self.parts)
+            + "\n</main>"
             + (f"\n{bundle_player()}" if self.has_players else "")
             + "\n</body>\n</html>\n"
         )

@@ -125,7 +125,7 @@ class FormationFlight:
 
     def marks(self, flock: Flock) -> Sequence[Marks]:
         """Return the places of all agents, failed ones included, where the flock is now."""
-        return (points("place", self.ending().locate_places(flock)[flock.roles != Role.OBSTACLE]),)
+        return (points("place", self.ending().locate_places(flock)[flock.roles != Role.OBSTACLE], moves=True),)
 
     def ending(self) -> UntilFormed:
         """Return an ending: the flock has formed its pattern."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -27,6 +27,8 @@ class Marks:
     shape: MarkShape
     numbers: Float64[np.ndarray, "M 4"]
     """Circle: x, y, radius, 0. Point: x, y, 0, 0. Segment: x, y of both ends."""
+    moves: bool = False
+    """Whether they move at the flock's mean velocity, so that a page moves them between two frames."""
 
 
 def circles(kind: MarkKind, values: Sequence[Sequence[float]] | NDArray[Any]) -> Marks:
@@ -34,9 +36,9 @@ def circles(kind: MarkKind, values: Sequence[Sequence[float]] | NDArray[Any]) ->
     return _make_marks(kind, "circle", values)
 
 
-def points(kind: MarkKind, values: Sequence[Sequence[float]] | NDArray[Any]) -> Marks:
-    """Return points, each x and y; further coordinates are ignored: such as the places of a pattern."""
-    return _make_marks(kind, "point", values)
+def points(kind: MarkKind, values: Sequence[Sequence[float]] | NDArray[Any], *, moves: bool = False) -> Marks:
+    """Return points, each x and y; further coordinates are ignored: such as the places of a pattern, which `moves`."""
+    return replace(_make_marks(kind, "point", values), moves=moves)
 
 
 def segments(kind: MarkKind, values: Sequence[Sequence[float]] | NDArray[Any]) -> Marks:

@@ -1,11 +1,12 @@
 """What a page shows of one agent: its state, its neighbours by hop, what it received, and why it accelerates.
 
 A live flight knows all of it: the observations are those of its last step, which nothing computes again. A saved flight
-has positions, velocities and commands, but neither observations nor the messages that arrived.
+has positions, velocities and commands, from which observations are computed again if all messages arrived.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,23 +14,32 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from equiflock._runtime.checks import InputError, shorten_repr
-from equiflock.controllers.explanation import Explanation
+from equiflock.controllers.explanation import Explanation, explain
 from equiflock.flock import Condition, Flock, Role
-from equiflock.observations.radio import Radio
+from equiflock.observations.radio import IDEAL_RADIO, Radio
 from equiflock.plotting.player.frames import NO_LINKS, Links, build_links
 from equiflock.plotting.player.playback import Playback
+from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.live_flight import LiveFlight
 from equiflock.viewer.live_simulation import LiveSimulation
+from equiflock.viewer.saved_observations import (
+    MAX_HOPS,
+    SavedObservations,
+    load_named_controller,
+    observe_saved_frame,
+    read_senses,
+)
 
 MAX_LISTED = 200
 """Maximum number of neighbours of one hop that are listed, the nearest; all are counted."""
 MAX_VECTORS = 300
 """Maximum number of observed vectors, hops times channels, that are sent and explained."""
 HOPS_OF_SAVED_FLIGHTS = 3
-"""Hops of neighbours of a saved flight, whose controller is not loaded."""
+"""Hops of neighbours of a saved flight that does not say what its controller observes."""
 TOLERANCE = 1e-3
 """Relative difference of commanded and explained acceleration up to which they are the same."""
-NOT_SAVED = "a saved flight has neither observations nor the controller: fly it live to see them"
+CHANGED = "the flight was changed after its last step: the next step shows what the agent observes"
+OTHER_REASONS = "the acceleration depends on more than these observations: on limits, memory, or other options"
 SILENT_ROLES = {
     Role.LEADER: "a leader keeps its velocity: it receives nothing and commands nothing",
     Role.OBSTACLE: "an obstacle agent stands still: it receives nothing and commands nothing",
@@ -50,7 +60,7 @@ def describe_agent(current: LiveSimulation | Playback, agent: int | None, agent_
     index, own_id, count = _find_agent(current, agent, agent_id)
     panels: list[dict[str, Any] | None] = []
     if index is not None and isinstance(current, Playback):
-        panels = [_describe_saved_agent(run.flock(current.frame), run, current.frame, index) for run in current.runs]
+        panels = [_describe_saved_agent(run, current.frame, index) for run in current.runs]
     elif index is not None and isinstance(current, LiveSimulation):
         panels = [_describe_live_agent(live, index) for live in current.flights]
     return {"id": own_id, "agent": index, "agents": count, "step": current.step, "panels": panels}
@@ -91,20 +101,26 @@ def _describe_live_agent(live: LiveFlight, index: int) -> dict[str, Any]:
         "is_changed": live.is_changed,
         "reason": _explain_silence(flock, index),
     }
-    if description["reason"] is None:
-        description |= _describe_observation(live, index)
+    if description["reason"] is None and live.is_changed:
+        description["reason"] = CHANGED
+    elif description["reason"] is None:
+        observation, commanded = live.observations[0, index], live.accelerations[0, index]
+        description |= _describe_observation(observation, commanded, lambda: live.explain(index))
     return description
 
 
-def _describe_saved_agent(flock: Flock, run: Any, frame: int, index: int) -> dict[str, Any] | None:
+def _describe_saved_agent(run: Trajectory, frame: int, index: int) -> dict[str, Any] | None:
     """Return what is known of an agent of a saved flight; None if it has fewer agents."""
+    flock = run.flock(frame)
     if index >= flock.shape[1]:
         return None
-    links = _find_links_nearby(flock, index, HOPS_OF_SAVED_FLIGHTS)
-    commanded = run.accelerations[frame][0, index] if frame < len(run.accelerations) else None
-    return {
+    # Half a step allows for the rounding of times.
+    in_flight = run.times[frame] < (int(run.steps[0]) - 0.5) * run.time_step and frame < len(run.accelerations)
+    commanded = run.accelerations[frame][0, index] if in_flight else None
+    senses = read_senses(run.config)
+    hops = min(HOPS_OF_SAVED_FLIGHTS if senses is None else senses.hops, MAX_HOPS)
+    description = {
         **_describe_state(flock, index),
-        "neighbours": _describe_neighbours(flock, links, index, HOPS_OF_SAVED_FLIGHTS),
         "lost": None,
         "lost_senders": [],
         "ages": None,
@@ -114,8 +130,42 @@ def _describe_saved_agent(flock: Flock, run: Any, frame: int, index: int) -> dic
         "observations": None,
         "explanation": None,
         "is_changed": False,
-        "reason": _explain_silence(flock, index) or NOT_SAVED,
+        "reason": _explain_silence(flock, index),
     }
+    links = None
+    if description["reason"] is None:
+        try:
+            saved = observe_saved_frame(run, frame)
+        except InputError as error:
+            description["reason"] = str(error)
+        else:
+            description |= _describe_saved_observation(run, frame, index, saved, commanded)
+            if saved.fixed_graph is not None:
+                links = build_links(flock, fixed_graph=saved.fixed_graph)
+    links = _find_links_nearby(flock, index, hops) if links is None else links
+    return {**description, "neighbours": _describe_neighbours(flock, links, index, hops)}
+
+
+def _describe_saved_observation(
+    run: Trajectory, frame: int, index: int, saved: SavedObservations, commanded: NDArray[Any] | None
+) -> dict[str, Any]:
+    """Return observations of a saved flight; if its controller is known, they must lead to the saved command."""
+    known: dict[str, Any] = {
+        "channels": [list(channel) for channel in saved.senses.channels],
+        "ages": [_compute_age(IDEAL_RADIO, hop) for hop in range(1, saved.senses.hops + 1)],
+    }
+    if commanded is None:
+        own = {
+            "observations": _list_vectors(saved.observations[0, index]),
+            "reason": "nothing is commanded after the end",
+        }
+        return known | own
+
+    def explain_saved() -> Explanation:
+        controller = load_named_controller(str(run.config.get("controller")))
+        return explain(controller, saved.observations, index, flock=run.flock(frame), time_step=run.time_step)
+
+    return known | _describe_observation(saved.observations[0, index], commanded, explain_saved)
 
 
 def _describe_state(flock: Flock, index: int) -> dict[str, Any]:
@@ -190,29 +240,30 @@ def _compute_age(radio: Radio, hop: int) -> list[int]:
     return [hop * radio.delay + hop - 1, hop * radio.memory + hop - 1]
 
 
-def _describe_observation(live: LiveFlight, index: int) -> dict[str, Any]:
-    """Return the observations of a follower and the contributions to its acceleration, or the reason why not."""
-    if live.is_changed:
-        return {"reason": "the flight was changed after its last step: the next step shows what the agent observes"}
-    K, C = live.observations.shape[2:4]
+def _describe_observation(
+    observation: NDArray[Any], commanded: NDArray[Any], explain_agent: Callable[[], Explanation]
+) -> dict[str, Any]:
+    """Return the observation (K, C, D) of a follower and the contributions to its acceleration, or why there are none.
+
+    `explain_agent` is called for the latter.
+    """
+    K, C = observation.shape[:2]
     if K * C > MAX_VECTORS:
         return {"reason": f"the controller observes {K * C} vectors; at most {MAX_VECTORS} are shown"}
-    observations = [[_to_list(vector) for vector in hop] for hop in live.observations[0, index]]
-    explained: dict[str, Any] = {"observations": observations}
+    explained: dict[str, Any] = {"observations": _list_vectors(observation)}
     try:
-        explanation = live.explain(index)
+        explanation = explain_agent()
     except InputError as error:
         return {**explained, "reason": str(error)}
     except Exception as error:  # a plugin's controller may raise anything
         text = f"{type(error).__name__}: {shorten_repr(str(error))}"
         return {**explained, "reason": f"the controller cannot be evaluated for one agent: {text}"}
     parts = np.stack([part.vector for part in explanation.contributions])
-    commanded = live.accelerations[0, index]
     if not (np.isfinite(parts).all() and np.isfinite(explanation.acceleration).all()):
         return {**explained, "reason": "the controller returns NaN near these observations"}
     size = np.linalg.norm(commanded) + np.linalg.norm(parts, axis=1).sum()
     if np.linalg.norm(explanation.acceleration - commanded) > TOLERANCE * size:
-        return {**explained, "reason": "the acceleration depends on more than the agent's observations, such as memory"}
+        return {**explained, "reason": OTHER_REASONS}
     return {**explained, "explanation": _describe_explanation(explanation)}
 
 
@@ -226,6 +277,11 @@ def _describe_explanation(explanation: Explanation) -> dict[str, Any]:
         ],
         "remainder": _to_list(explanation.remainder),
     }
+
+
+def _list_vectors(observation: NDArray[Any]) -> list[list[list[float]]]:
+    """Return an observation (K, C, D) as lists."""
+    return [[_to_list(vector) for vector in hop] for hop in observation]
 
 
 def _to_list(vector: NDArray[Any]) -> list[float]:

@@ -18,6 +18,7 @@ from equiflock.controllers.gain_schedule import describe_long_time_step
 from equiflock.flock import NO_OBSTACLE, Condition, Conditions, Flock, Role
 from equiflock.observations.orbit import Orbit
 from equiflock.plotting.player.frames import NO_LINKS, FlockPicture
+from equiflock.plotting.player.overlay import Overlay
 from equiflock.protocols import Controller
 from equiflock.scenarios import Scenario, Stop
 from equiflock.scenarios.obstacle_shapes import add_obstacle, obstacle_disks
@@ -26,6 +27,7 @@ from equiflock.simulation.failures import FailureKind
 from equiflock.simulation.simulate import describe_part
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.live_flight import LiveFlight, Mask
+from equiflock.viewer.outcome_watch import OutcomeWatch
 from equiflock.viewer.setting import (
     MAX_DISKS,
     OPTION_FIELDS,
@@ -80,6 +82,7 @@ class LiveSimulation:
             for (controller, options), orbit in zip(controllers, self._orbits, strict=True)
         ]
         self._warnings = [self._describe_risk(scenario, controller) for controller, _ in controllers]
+        self._begin_watching(scenario)
         self._draw_count = 0
         """Number of random draws for user actions so far."""
 
@@ -105,6 +108,18 @@ class LiveSimulation:
                 live.record()
             if time.perf_counter() > end:
                 break
+        self._update_watches()
+
+    def _begin_watching(self, scenario: Scenario) -> None:
+        """Show what a scenario shows with its flock, and wait for an outcome from now on."""
+        self.overlay = Overlay(scenario)
+        self._watches = [OutcomeWatch(scenario, self.time) for _ in self.flights]
+        self._update_watches()
+
+    def _update_watches(self) -> None:
+        """Let each watch see its flight."""
+        for watch, live in zip(self._watches, self.flights, strict=True):
+            watch.update(self.time, live.flock)
 
     @property
     def disks(self) -> Float64[np.ndarray, "M 3"]:
@@ -134,16 +149,20 @@ class LiveSimulation:
             "orbit": self.orbit_enabled,
             "scenario_obstacle_count": self.scenario_obstacle_count,
             "warning": self.warning,
+            "overlay": self.overlay.to_dict(),
         }
 
     def make_pictures(self) -> list[FlockPicture]:
         """Return the current picture of each flight, with the communication graph if `edges` is True."""
         disks = self.disks
         pictures = []
-        for live in self.flights:
+        for live, watch in zip(self.flights, self._watches, strict=True):
             links = live.compute_links() if self.edges else NO_LINKS
             held = live.flight.compute_held_accelerations()
-            pictures.append(FlockPicture(live.flock, live.accelerations, disks, links, held_accelerations=held))
+            overlay = self.overlay.make_state(live.flock, watch.outcome, watch.elapsed)
+            pictures.append(
+                FlockPicture(live.flock, live.accelerations, disks, links, held_accelerations=held, overlay=overlay)
+            )
         return pictures
 
     def steer(self, velocity: tuple[float, float]) -> None:
@@ -153,10 +172,12 @@ class LiveSimulation:
     def scatter(self) -> None:
         """Draw new velocities for all followers that neither stopped nor drift, the same in all flights.
 
-        Their distribution is that of the initial velocities without the velocity that the flock has in common.
+        Their distribution is that of the initial velocities without the velocity that the flock has in common. The
+        scenario's ending judges the flight anew.
         """
         drawn = self.setting.disk.draw_velocities(self._make_rng("scatter"), self.flights[0].flock.shape[1])
         self._set_velocities(lambda flock: flock.effective_roles == Role.FOLLOWER, drawn)
+        self._begin_watching(self.setting.make())
 
     def toggle_leader(self, agent: int) -> None:
         """Toggle an agent between leader and follower, in all flights.
@@ -206,6 +227,8 @@ class LiveSimulation:
         for live, controller, new in changed:
             live.change_controller(controller, new)
         self.setting = setting
+        if scenario != before.make():
+            self._begin_watching(scenario)
         self._warnings = [self._describe_risk(scenario, live.controller) for live in self.flights]
 
     def fail_agents(self, kind: FailureKind, agents: int) -> None:

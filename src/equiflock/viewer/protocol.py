@@ -13,7 +13,7 @@ others a JSON object with an `event`:
     failed                  the flight raised an error and was dropped
 
 Answers have the order of the requests, so a page that waits for each never receives more than it can draw. Events
-without a request are "welcome" (`ViewerConfig.to_dict`), "compiling" (progress of the compiler), "working" (an answer
+without a request are "welcome" (`ViewerConfig.welcome`), "compiling" (progress of the compiler), "working" (an answer
 takes long) and those of a save.
 `session` executes requests.
 """

@@ -10,7 +10,6 @@ import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -24,12 +23,12 @@ from equiflock._runtime.checks import InputError
 from equiflock.plotting.player import PLAYER_DIR
 from equiflock.viewer.deadlines import TimeoutHttpProtocol, TimeoutWebSocketProtocol
 from equiflock.viewer.flight_archive import FILM_NAME, FlightArchive
+from equiflock.viewer.page_files import PAGE_DIR, PLAYER_URL, make_preload_header
 from equiflock.viewer.protocol import MAX_REQUEST_BYTES
 from equiflock.viewer.session import Session
 from equiflock.viewer.viewer_config import ViewerConfig
 
 log = logging.getLogger("equiflock.viewer")
-PAGE_DIR = Path(__file__).with_name("page")
 MAX_SESSIONS = 16
 """Maximum number of open pages."""
 MAX_PORT_ATTEMPTS = 20
@@ -58,6 +57,7 @@ def create_app(viewer_config: ViewerConfig, host: str) -> FastAPI:
     # Other names that resolve to this machine are refused, as they may belong to a foreign page (DNS rebinding).
     names = {host.lower(), "localhost", "127.0.0.1", "::1"}
     app.state.sessions = set()
+    preload_header = make_preload_header()
 
     @app.middleware("http")
     async def check_host(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -66,6 +66,8 @@ def create_app(viewer_config: ViewerConfig, host: str) -> FastAPI:
             return Response("the Host header does not name this server", status_code=400)
         response = await call(request)
         response.headers.update(RESPONSE_HEADERS)
+        if request.url.path == "/":
+            response.headers["Link"] = preload_header
         return response
 
     @app.websocket("/flight")
@@ -95,7 +97,7 @@ def create_app(viewer_config: ViewerConfig, host: str) -> FastAPI:
             raise HTTPException(404, "no flight of this name was saved since the server started")
         return FileResponse(archive.saved_dirs[name] / FILM_NAME, filename=f"{name}.mp4")
 
-    app.mount("/player", StaticFiles(directory=PLAYER_DIR))
+    app.mount(f"/{PLAYER_URL}", StaticFiles(directory=PLAYER_DIR))
     app.mount("/", StaticFiles(directory=PAGE_DIR, html=True))
     return app
 
@@ -111,7 +113,8 @@ def open_listening_socket(host: str, port: int, on_busy: Callable[[int], object]
     _check_not_wildcard(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for candidate in range(port, min(port + MAX_PORT_ATTEMPTS, 65536)):
-        listening = socket.socket(family)
+        # With the protocol named, asyncio sends small packets at once; else each answer would take 40 ms.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         # Allow the port of a server that has just ended.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

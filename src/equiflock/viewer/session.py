@@ -91,7 +91,7 @@ class Session:
 
     async def _answer_all(self, socket: WebSocket, waiting: asyncio.Queue[PendingRequest]) -> None:
         """Send the welcome message; then execute requests on a worker thread and send the answers, until cancelled."""
-        await socket.send_json({"event": "welcome", **self.viewer_config.to_dict()})
+        await socket.send_json({"event": "welcome", **self.viewer_config.welcome})
         loop = asyncio.get_running_loop()
         while True:
             work = loop.run_in_executor(self._workers, self._answer_request, await waiting.get())

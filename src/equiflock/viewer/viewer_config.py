@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
@@ -129,8 +130,9 @@ class ViewerConfig:
             with suppress(InputError):  # a scenario may require options
                 Setting(scenario=name).draw()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the welcome message: the names, scenarios and limits from which a page builds its controls."""
+    @cached_property
+    def welcome(self) -> dict[str, Any]:
+        """The welcome message: the names, scenarios and limits from which a page builds its controls."""
         return {
             "version": __version__,
             "setting": self.setting.model_dump(mode="json"),

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from equiflock.plotting.player.overlay import NO_OVERLAY, MarkArrays, OverlayState
+
 
 @dataclass
 class ReadPanel:
@@ -22,6 +24,7 @@ class ReadPanel:
     groups: Any
     conditions: Any
     has_ended: bool
+    overlay: OverlayState = NO_OVERLAY
 
 
 @dataclass
@@ -40,7 +43,7 @@ def unpair(pairs: Any, singles: Any, can_receive: Any) -> Any:
 
 def read_frame(content: bytes) -> ReadFrame:
     kind, panels, step, time = struct.unpack_from("<IIdd", content)
-    assert kind == 5
+    assert kind == 6
     at = 24
     frame = ReadFrame(step, time, [])
 
@@ -51,13 +54,16 @@ def read_frame(content: bytes) -> ReadFrame:
         return array
 
     for _ in range(panels):
-        agents, disks, has_ended, _, *edges, x, y = struct.unpack_from("<8I2d", content, at)
-        metric_values = struct.unpack_from("<6d", content, at + 48)
-        at += 96
+        agents, disks, has_ended, marks, *edges, outcome, _, x, y = struct.unpack_from("<10I2d", content, at)
+        *metric_values, success, outcome_time = struct.unpack_from("<8d", content, at + 56)
+        at += 120
         origin = np.array([x, y])
         positions = take("<f4", agents, 2) + origin
         velocities, accelerations = take("<f4", agents, 2), take("<f4", agents, 2)
         circles = take("<f4", disks, 3) + np.array([*origin, 0.0])
+        numbers, codes = take("<f4", marks, 4).astype(float), take("u1", marks, 4)
+        numbers[:, :2] += origin
+        numbers[codes[:, 1] == 2, 2:] += origin
         index_type = "<u2" if agents <= 65_535 else "<u4"
         pairs, singles, lost_pairs, lost_singles = (take(index_type, count, 2) for count in edges)
         roles, groups, conditions = (take("u1", agents, 1)[:, 0] for _ in range(3))
@@ -65,6 +71,7 @@ def read_frame(content: bytes) -> ReadFrame:
         used, lost = unpair(pairs, singles, can_receive), unpair(lost_pairs, lost_singles, can_receive)
         vectors = positions, velocities, accelerations, circles
         crew = roles, groups, conditions
-        frame.panels.append(ReadPanel(metric_values, *vectors, used, lost, *crew, bool(has_ended)))
+        frame.panels.append(ReadPanel(tuple(metric_values), *vectors, used, lost, *crew, bool(has_ended)))
+        frame.panels[-1].overlay = OverlayState(MarkArrays(numbers, codes), success, outcome, outcome_time)
     assert at == len(content)
     return frame

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import equiflock as ef
 from equiflock.plotting.player import frames
 from equiflock.plotting.player.frames import NO_LINKS, FlockPicture, Links, build_links, pack_frame
+from equiflock.plotting.player.overlay import MarkArrays, OverlayState
 from tests.plotting.player.frame_reader import read_frame
 
 
@@ -26,7 +27,11 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
     disks = np.array([[far + 1.0, far - 2.0, 0.5]])
     edges = build_links(flock).edges
     is_lost = rng.random(len(edges)) < 0.4
-    picture = FlockPicture(flock, accelerations, disks, Links(edges[~is_lost], edges[is_lost]))
+    numbers = np.array([[far, far, 2.0, 0.0], [far - 1.0, far, 0.0, 0.0], [far, far, far + 1.0, far]])
+    codes = np.array([[0, 0, 0, 0], [1, 1, 1, 0], [3, 2, 0, 0]], np.uint8)
+    overlay = OverlayState(MarkArrays(numbers, codes), 0.75, 5, 1.25)
+    links = Links(edges[~is_lost], edges[is_lost])
+    picture = FlockPicture(flock, accelerations, disks, links, overlay=overlay)
     frame = read_frame(pack_frame(7, 0.07, [picture] * panels))
     assert (frame.step, frame.time, len(frame.panels)) == (7, 0.07, panels)
     for shown in frame.panels:
@@ -38,6 +43,9 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
         assert shown.edges.tolist() == sorted(edges[~is_lost].tolist())
         assert shown.lost_edges.tolist() == sorted(edges[is_lost].tolist())
         assert np.array_equal(shown.conditions, conditions[0])
+        assert np.allclose(shown.overlay.marks.numbers, numbers, atol=1e-5)
+        assert np.array_equal(shown.overlay.marks.codes, codes)
+        assert shown.overlay[1:] == overlay[1:]
 
 
 @pytest.mark.parametrize(("agents", "index_bytes"), [(65_535, 2), (65_536, 4)])

@@ -5,6 +5,8 @@ Modules in data: URLs would need no rewriting, but notebooks in editors refuse t
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from functools import cache
@@ -18,12 +20,23 @@ IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w-]+)\.js";$', re.MULTILIN
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 
 
-@cache
 def bundle_player() -> str:
-    """Return a script element that builds a player in each element that `embed_flights` returned.
+    """Return a script element that builds a player in each element that `embed_flights` returned."""
+    return f'<script type="module">{_build_script()}</script>'
 
-    Each module becomes a function that returns its exports, after the modules that it imports.
-    """
+
+def make_security_policy() -> str:
+    """Return a meta element for the head of a page: it runs the player's script only, and loads and sends nothing."""
+    digest = base64.b64encode(hashlib.sha256(_build_script().encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; media-src data:"
+    )
+    return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+
+
+@cache
+def _build_script() -> str:
+    """Return the script: each module is a function that returns its exports, after the modules that it imports."""
     modules: dict[str, str] = {}
     _add_module("player", modules, ())
     styles = COMMENT.sub("", "".join((PLAYER_DIR / name).read_text("utf-8") for name in STYLE_SHEETS))
@@ -31,7 +44,7 @@ def bundle_player() -> str:
     script += f"modules.player.mountPlayers(document, {to_script_json(styles)});\n"
     if "</script" in script.lower() or "<!--" in script:
         raise AssertionError("the player's modules must not contain </script or <!--, which would end the script")
-    return f'<script type="module">\n{script}</script>'
+    return script
 
 
 def to_script_json(value: object) -> str:

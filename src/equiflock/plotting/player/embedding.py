@@ -29,7 +29,7 @@ import numpy as np
 
 from equiflock._runtime.checks import InputError, check_count, check_positive, shorten_repr
 from equiflock._runtime.files import atomic_write
-from equiflock.plotting.player.bundle import bundle_player, to_script_json
+from equiflock.plotting.player.bundle import bundle_player, make_security_policy, to_script_json
 from equiflock.plotting.player.frames import pack_frame
 from equiflock.plotting.player.playback import Playback
 from equiflock.simulation.trajectory import FRAME_ARRAYS, Trajectory
@@ -139,9 +139,10 @@ def show(
     names = ", ".join(flight.get("title", flight["controller"]) for flight in content["flights"])
     html = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"{make_security_policy()}\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(names)}</title>\n<style>html, body {{ height: 100%; margin: 0; }}</style>\n</head>\n<body>\n"
-        f"{_build_element(content, fills_page=True)}\n{bundle_player()}\n</body>\n</html>\n"
+        f"<title>{escape(names)}</title>\n<style>html, body, main {{ height: 100%; margin: 0; }}</style>\n</head>\n"
+        f"<body>\n<main>{_build_element(content, fills_page=True)}</main>\n{bundle_player()}\n</body>\n</html>\n"
     )
     return FlightPlayer(html, height)
 

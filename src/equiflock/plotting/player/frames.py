@@ -2,12 +2,14 @@
 
 All values are little-endian, and every array starts at a multiple of 8 bytes:
 
-    frame   uint32 format version = 5, uint32 pictures, float64 step, float64 time, then one picture for each panel
-    picture uint32 agents N, disks M, 1 if the flight has ended, else 0, and 0
+    frame   uint32 format version = 6, uint32 pictures, float64 step, float64 time, then one picture for each panel
+    picture uint32 agents N, disks M, 1 if the flight has ended, else 0, and marks K
             uint32 pairs and singles of the edges, pairs and singles of the lost edges
+            uint32 outcome, a code of `Outcome`, 0 for none yet, and 0
             float64 origin x, y; velocity variance, components, minimum separation, mean acceleration norm,
-                RMS acceleration, peak acceleration norm
+                RMS acceleration, peak acceleration norm; number of success; time of the outcome (NaN for none)
             float32 positions (N, 2), velocities (N, 2), accelerations (N, 2), disks (M, 3): x, y, radius
+            float32 marks (K, 4), uint8 codes of marks (K, 4): see `overlay.MarkArrays`
             uint16 pairs and singles of the edges, then of the lost edges, (.., 2) each; uint32 if N > 65,535
             uint8 roles (N,)
             uint8 groups (N,): 255 for obstacle agents, 254 for groups from 254 on
@@ -18,8 +20,8 @@ from the receiver. A pair stands for the edges in both directions, or for one ed
 followers that neither stopped nor drift can.
 
 The accelerations are constant accelerations that reproduce the motion of each agent's body to the next frame; the page
-extrapolates with them between frames. Positions, including those of disks, are relative to the picture's origin, the
-flock's centre, so float32 is precise enough however far the flock has flown.
+extrapolates with them between frames. Positions, including those of disks and marks, are relative to the picture's
+origin, the flock's centre, so float32 is precise enough however far the flock has flown.
 """
 
 from __future__ import annotations
@@ -38,11 +40,12 @@ from equiflock.flock import NO_GROUP, Flock, Role, Vectors
 from equiflock.graph.edge_pairs import Edges, pair_edges, subtract_edges
 from equiflock.graph.radius_graph import Graph, compute_connectivity, radius_graph
 from equiflock.observations.orbit import find_observed_edges
+from equiflock.plotting.player.overlay import NO_OVERLAY, SHAPES, MarkArrays, OverlayState
 from equiflock.simulation import metrics
 
 FRAME_HEADER = struct.Struct("<IIdd")
-PICTURE_HEADER = struct.Struct("<8I8d")
-FORMAT_VERSION = 5
+PICTURE_HEADER = struct.Struct("<10I10d")
+FORMAT_VERSION = 6
 MAX_SHORT_AGENTS = 65_535
 """Agents that uint16 can index: browsers do not draw a line to index 65,535."""
 NO_GROUP_BYTE, LAST_GROUP_BYTE = 255, 254
@@ -78,6 +81,8 @@ class FlockPicture:
     """Whether the flight has ended, so that the agents stand still."""
     held_accelerations: Vectors | None = None
     """(1, N, D), constant accelerations that reproduce the motion to the next frame; `accelerations` by default."""
+    overlay: OverlayState = NO_OVERLAY
+    """What the scenario shows with the flock."""
 
     @property
     def metric_values(self) -> tuple[float, float, float, float, float, float]:
@@ -178,7 +183,9 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     can_receive = flock.effective_roles[0] == Role.FOLLOWER
     edge_lists = [part for edges in picture.links for part in pair_edges(edges, can_receive)]
     index_type = "<u2" if len(places) <= MAX_SHORT_AGENTS else "<u4"
-    sizes = len(places), len(disks), picture.has_ended, 0, *map(len, edge_lists)
+    marks, success, outcome, outcome_time = picture.overlay
+    counts = len(places), len(disks), picture.has_ended, len(marks.numbers), *map(len, edge_lists), outcome, 0
+    values = *origin, *picture.metric_values, success, outcome_time
     # A saved flight of one frame has no accelerations: send zeros.
     held_accelerations = picture.accelerations if picture.held_accelerations is None else picture.held_accelerations
     next_step = np.zeros_like(flock.positions) if held_accelerations is None else held_accelerations
@@ -186,13 +193,22 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     # Group numbers are int32; a byte is enough to select colours.
     groups = np.where(flock.groups[0] == NO_GROUP, NO_GROUP_BYTE, np.minimum(flock.groups[0], LAST_GROUP_BYTE))
     return [
-        PICTURE_HEADER.pack(*sizes, *origin, *picture.metric_values),
+        PICTURE_HEADER.pack(*counts, *values),
         *(_pack_array(array, "<f4") for array in vectors),
+        _pack_array(_move_marks(marks, origin), "<f4"),
+        _pack_array(marks.codes, "u1"),
         *(_pack_array(edges, index_type) for edges in edge_lists),
         _pack_array(flock.roles[0], "u1"),
         _pack_array(groups, "u1"),
         _pack_array(flock.conditions[0], "u1"),
     ]
+
+
+def _move_marks(marks: MarkArrays, origin: NDArray[Any]) -> NDArray[Any]:
+    """Return the numbers of marks, with positions relative to the origin: the second half is one of segments only."""
+    is_segment = marks.codes[:, 1:2] == SHAPES.index("segment")
+    offsets = np.concatenate([np.tile(origin, (len(is_segment), 1)), is_segment * origin], axis=1)
+    return np.asarray(marks.numbers - offsets)
 
 
 def _pack_array(array: NDArray[Any], dtype: str) -> bytes:

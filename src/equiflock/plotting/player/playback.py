@@ -12,6 +12,7 @@ from equiflock._runtime.checks import InputError
 from equiflock.flock import Role, Vectors
 from equiflock.outcomes import Outcome
 from equiflock.plotting.player.frames import NO_LINKS, FlockPicture, build_links
+from equiflock.plotting.player.overlay import load_overlay
 from equiflock.scenarios import Stop
 from equiflock.scenarios.obstacle_shapes import obstacle_disks
 from equiflock.simulation.body_motion import compute_acceleration_between
@@ -32,6 +33,7 @@ class Playback:
         if flock >= flocks:
             raise InputError(f"flock must be below {flocks}; got {flock}")
         self.runs = [run[flock] for run in runs]
+        self._overlays = [load_overlay(run) for run in self.runs]
         # Omit frames after all flights have ended, which repeat the last state. Half a step is added so that rounding
         # of times does not cut off the last frame.
         end = max((int(run.steps[0]) + 0.5) * run.time_step for run in self.runs)
@@ -57,10 +59,11 @@ class Playback:
 
     def make_pictures(self) -> list[FlockPicture]:
         """Return the picture of each flight at the current frame, with all links within R if `edges` is True."""
-        return [self._make_picture(run, self.frame) for run in self.runs]
+        return [self._make_picture(panel, self.frame) for panel in range(len(self.runs))]
 
-    def _make_picture(self, run: Trajectory, frame: int) -> FlockPicture:
+    def _make_picture(self, panel: int, frame: int) -> FlockPicture:
         """Return the picture of one flight at a frame; where no command follows, it has those that came last."""
+        run = self.runs[panel]
         flock = run.flock(frame)
         # Half a step allows for the rounding of times.
         in_flight = run.times < (int(run.steps[0]) - 0.5) * run.time_step
@@ -70,7 +73,10 @@ class Playback:
         # Lost messages are not saved: show all links within the communication radius.
         links = build_links(flock) if self.edges else NO_LINKS
         has_ended = not in_flight[frame]
-        return FlockPicture(flock, accelerations, obstacle_disks(flock), links, has_ended, held)
+        is_judged = has_ended and run.outcome[0] != Outcome.TIME_UP
+        outcome = (int(run.outcome[0]), int(run.steps[0]) * run.time_step) if is_judged else ()
+        overlay = self._overlays[panel].make_state(flock, *outcome)
+        return FlockPicture(flock, accelerations, obstacle_disks(flock), links, has_ended, held, overlay)
 
     def to_dict(self, stop: Stop | None = None) -> dict[str, Any]:
         """Return times, flights and curves for the page, JSON-serializable.
@@ -85,14 +91,17 @@ class Playback:
         for frame in measured.tolist():
             if stop is not None:
                 stop.check()
-            values = [self._make_picture(run, frame).metric_values for run in self.runs]
+            values = [self._make_picture(panel, frame).metric_values for panel in range(len(self.runs))]
             curves.append([[value if math.isfinite(value) else None for value in panel] for panel in values])
         return {
             "times": first.times[: self.frame_count].tolist(),
             "time_step": first.time_step,
             "comm_radius": first.comm_radius,
             "dimensions": first.positions.shape[3],
-            "flights": [_describe_flight(run) for run in self.runs],
+            "flights": [
+                {**_describe_flight(run), "overlay": overlay.to_dict()}
+                for run, overlay in zip(self.runs, self._overlays, strict=True)
+            ],
             "curves": {"times": first.times[measured].tolist(), "metric_values": curves},
         }
 

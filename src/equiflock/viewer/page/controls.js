@@ -99,7 +99,7 @@ export class Controls {
     const others = (names) => makeChoices(names.filter((name) => !suitable.includes(name)));
     for (const id of MENUS) {
       fillSelect(byId(id), [
-        ["", id === "compare" ? [["", "none"]] : []],
+        ["", id === "compare" ? [["", "None"]] : []],
         [`For ${formatName(scenario).toLowerCase()}`, makeChoices(suitable)],
         ["Trained", others(Object.keys(trained))],
         ["Laws", others(laws.map(({ name }) => name))],

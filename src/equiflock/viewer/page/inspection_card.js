@@ -159,7 +159,7 @@ export class InspectionCard {
   /** Return the row of channel c: a button that draws its arrows, norms by hop and, if split, contributions by hop. */
   #buildChannel(i, c, label, hops, isSplit) {
     const swatch = make("i");
-    const button = make("button", { type: "button" }, swatch, label);
+    const button = make("button", { type: "button" }, swatch, make("span", {}, label));
     button.onclick = () => this.#actions.toggleChannel(label);
     const cells = Array.from({ length: hops }, () => make("td"));
     const row = make("tr", {}, make("th", { scope: "row" }, button), ...cells);

@@ -283,7 +283,8 @@ export class View {
       this.showSetting();
       this.clock.begin(new LiveSteps(setting.time_step));
       const { scenario, controller: first, compare } = setting;
-      const flights = [first, compare].filter(Boolean).map((controller) => ({ controller, scenario }));
+      const { overlay } = scenarioDefaults;
+      const flights = [first, compare].filter(Boolean).map((controller) => ({ controller, scenario, overlay }));
       this.screen.begin(flights, scenarioDefaults.comm_radius);
     }
     this.#writeAddress(isFirst);

@@ -4,7 +4,9 @@ import { formatControllerName, formatName } from "./names.js";
 import { Curves } from "./curves.js";
 import { make } from "./dom.js";
 import { countAgents, countFailed, FAILURES, listGroups } from "./frames.js";
+import { listMarkKinds } from "./marks.js";
 import { PALETTES } from "./palettes.js";
+import { SuccessLine } from "./success.js";
 
 const TITLE_MARGIN_PX = 8; // css pixels above a title
 
@@ -15,12 +17,18 @@ export class Display {
   #titles = make("div", { className: "titles", ariaHidden: "true" });
   #unseen = make("div", { className: "unseen" });
   #compass = make("div", { className: "compass", title: "The colour of a dart is its heading" });
+  #marks = make("div", { className: "marks", title: "What the scenario asks for", hidden: true });
   #groups = make("div", { className: "groups", title: "The colour of a dart is its group", hidden: true });
   #failed = make("div", { className: "failed", title: "Failed agents", hidden: true });
   #lost = make("div", { className: "lost", title: "Messages that did not arrive", hidden: true }, make("i"), "lost");
   #scale = make("span", { className: "scale", title: "Distance between grid lines, in communication radii R" });
 
   #flights = [];
+  #successLines = [];
+  /** Outcomes for screen readers, as titles change too often to be read. */
+  #announcement = make("p", { className: "visually-hidden", role: "status" });
+  /** Kinds and colours of marks in the legend, to detect changes. */
+  #markLegend = "";
   /** Groups and colours in the legend, to detect changes. */
   #groupLegend = "";
   /** Counts in the legend of failures, to detect changes. */
@@ -34,19 +42,23 @@ export class Display {
   constructor(canvas, plots) {
     this.#root = canvas.parentElement;
     const legend = make("div", { className: "legend", ariaHidden: "true" });
-    legend.append(this.#compass, this.#groups, this.#failed, this.#lost, this.#scale);
-    canvas.after(this.#titles, this.#unseen, legend);
+    legend.append(this.#compass, this.#groups, this.#marks, this.#failed, this.#lost, this.#scale);
+    canvas.after(this.#titles, this.#unseen, legend, this.#announcement);
     this.#curves = plots && new Curves(plots);
   }
 
   /**
    * Write the titles of the panels, and create their hidden "out of view" texts with a button.
-   * @param {{controller: string, title: ?string, scenario: string}[]} flights one for each panel; the title is by
-   *   default the controller's, the scenario "" if unknown
+   * @param {{controller: string, title: ?string, scenario: string, overlay: ?object}[]} flights one for each panel; the
+   *   title is by default the controller's, the scenario "" if unknown; overlay has group_names, and the texts of
+   *   `SuccessLine`
    * @param {function(number): void} showAll called with the panel whose "Show all" button was pressed
    */
   begin(flights, showAll) {
     this.#flights = flights;
+    this.#announcement.textContent = "";
+    const announce = (text) => (this.#announcement.textContent = text);
+    this.#successLines = flights.map(({ overlay }) => new SuccessLine(overlay ?? {}, announce));
     this.#unseen.replaceChildren(
       ...flights.map((_, i) => {
         const button = make("button", { onclick: () => showAll(i) }, "Show all");
@@ -58,6 +70,7 @@ export class Display {
         make("span", { className: `panel-${i}` }, title ?? formatControllerName(controller), make("small")),
       ),
     );
+    this.#successLines.forEach(({ element }, i) => this.#titles.children[i].append(element));
     this.#titles.dataset.panels = flights.length;
   }
 
@@ -99,13 +112,17 @@ export class Display {
    */
   show({ time, panels }, history, theme) {
     this.#showGroups(listGroups(panels[0]), PALETTES[theme].groups);
+    this.#showMarks(listMarkKinds(panels[0]), PALETTES[theme]);
+    panels.forEach((panel, i) => this.#successLines[i].show(panel));
     this.#showFailed(countFailed(panels[0]));
     panels.forEach((panel, i) => {
       const { scenario } = this.#flights[i];
       const failed = countFailed(panel).reduce((sum, count) => sum + count);
       const agents = `${countAgents(panel).toLocaleString("en")} agents`;
       const size = failed ? `${agents}, ${failed.toLocaleString("en")} failed` : agents;
-      this.#titles.children[i].lastChild.textContent = scenario ? `${formatName(scenario)}, ${size}` : size;
+      this.#titles.children[i].querySelector("small").textContent = scenario
+        ? `${formatName(scenario)}, ${size}`
+        : size;
     });
     const style = getComputedStyle(this.#root);
     const [ink, faint, grid, ...series] = ["ink", "faint", "line", "first", "second", "third", "fourth"].map((name) =>
@@ -128,9 +145,25 @@ export class Display {
     );
   }
 
+  /** Update the legend of marks if their kinds or colours changed; hide it if there are none. */
+  #showMarks(kinds, palette) {
+    const legend = `${kinds} ${palette.background}`;
+    if (legend === this.#markLegend) return;
+    this.#markLegend = legend;
+    this.#marks.hidden = !kinds.length;
+    this.#marks.replaceChildren(
+      ...kinds.map(([kind, text]) => {
+        const icon = make("i", { className: kind });
+        icon.style.color = palette[kind];
+        return make("span", {}, icon, text);
+      }),
+    );
+  }
+
   /** Update the legend of colours if it changed: the compass or, if there are several groups, a dot for each. */
   #showGroups(groups, colours) {
-    const legend = `${groups} ${colours}`;
+    const names = this.#flights[0].overlay?.group_names ?? [];
+    const legend = `${groups} ${names} ${colours}`;
     if (legend === this.#groupLegend) return;
     this.#groupLegend = legend;
     const several = groups.length > 1;
@@ -140,7 +173,7 @@ export class Display {
       ...colours.slice(0, groups.length).map((colour, k) => {
         const dot = make("i");
         dot.style.background = colour;
-        return make("span", {}, dot, `group ${groups[k]}`);
+        return make("span", {}, dot, names[groups[k]] ?? `group ${groups[k]}`);
       }),
     );
   }

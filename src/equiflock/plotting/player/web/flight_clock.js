@@ -34,9 +34,8 @@ export class LiveSteps {
 
 /** Source of saved frames: requests a frame by its index. */
 export class SavedFrames {
-  constructor({ times, time_step: timeStep }) {
+  constructor({ times }) {
     this.times = times;
-    this.timeStep = timeStep;
   }
 
   /** Return the simulated seconds from a frame to the next; 0 for the last. */
@@ -127,9 +126,12 @@ export class FlightClock {
     return this.frame !== null && this.#source.ended(this.frame);
   }
 
-  /** Simulated seconds, at most a time step, by which agents are extrapolated from the frame; 0 at the last frame. */
+  /**
+   * Simulated seconds, at most those to the next frame, by which agents are extrapolated from the frame; 0 at the last.
+   */
   get ahead() {
-    return this.ended ? 0 : Math.min(Math.max(this.#clock - this.frame.time, 0), this.#source.timeStep);
+    const most = this.#source.timeToNextFrame(this.frame);
+    return this.ended ? 0 : Math.min(Math.max(this.#clock - this.frame.time, 0), most);
   }
 
   get #newest() {

@@ -1,8 +1,8 @@
 /** Parses the server's binary frames; frames.py documents their layout. */
 
-const FORMAT_VERSION = 5;
+const FORMAT_VERSION = 6;
 const HEADER_BYTES = 24;
-const PANEL_BYTES = 96;
+const PANEL_BYTES = 120;
 const MAX_SHORT_AGENTS = 65535; // agents that 16 bits can index
 
 /**
@@ -25,10 +25,11 @@ export function readFrame(buffer) {
     return array;
   };
   for (let count = data.getUint32(4, true); count > 0; count--) {
-    const [agents, disks, ended, , ...edgeCounts] = Array.from({ length: 8 }, (_, k) =>
+    const [agents, disks, ended, marks, ...counts] = Array.from({ length: 9 }, (_, k) =>
       data.getUint32(at + 4 * k, true),
     );
-    const numbers = Array.from({ length: 8 }, (_, k) => data.getFloat64(at + 32 + 8 * k, true));
+    const [edgeCounts, outcome] = [counts.slice(0, 4), counts[4]];
+    const numbers = Array.from({ length: 10 }, (_, k) => data.getFloat64(at + 40 + 8 * k, true));
     const Indices = agents > MAX_SHORT_AGENTS ? Uint32Array : Uint16Array;
     at += PANEL_BYTES;
     frame.panels.push({
@@ -37,11 +38,19 @@ export function readFrame(buffer) {
       hasEnded: ended === 1,
       origin: numbers.slice(0, 2),
       /** Velocity variance, components, minimum separation; mean, RMS and peak acceleration. */
-      metricValues: numbers.slice(2),
+      metricValues: numbers.slice(2, 8),
+      /** The scenario's number of success; NaN for none. */
+      success: numbers[8],
+      /** Code of the outcome that the scenario's ending has reported, 0 for none, and its time in seconds. */
+      outcome,
+      outcomeTime: numbers[9],
       positions: take(Float32Array, 2 * agents),
       velocities: take(Float32Array, 2 * agents),
       accelerations: take(Float32Array, 2 * agents),
       disks: take(Float32Array, 3 * disks),
+      /** Four numbers of each mark, and four codes: kind, shape, whether it moves, and 0; see marks.js. */
+      marks: take(Float32Array, 4 * marks),
+      markCodes: take(Uint8Array, 4 * marks),
       /**
        * Messages in use, then those that would be in use had they arrived, each as the indices of receiver and sender:
        * `pairs` in both directions, or from a sender that cannot receive, and `singles` in one direction only.

@@ -18,8 +18,10 @@ export class History {
     this.clear();
   }
 
-  /** Forget all metrics. */
+  /** Forget all metrics and the duration. */
   clear() {
+    /** Duration of a saved flight, in seconds; null for a live one. */
+    this.duration = null;
     this.times = [];
     this.rows = [];
   }

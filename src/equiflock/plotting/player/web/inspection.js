@@ -108,11 +108,11 @@ class PanelDrawing {
       [5, 4],
     );
     const neighbours = new Set(hops.flatMap((links) => links.map(([, sender]) => sender)));
-    for (const neighbour of [...neighbours, ...lost]) this.#drawAgent(neighbour, this.#size);
+    for (const neighbour of [...neighbours, ...lost]) this.#drawAgent(neighbour);
     const radius = 0.75 * this.#size + 4;
     for (const vector of vectors) this.#drawVector(centre, radius, vector);
     this.#drawRing(centre, radius, palette.ink, 1.5);
-    this.#drawAgent(agent, 1.25 * this.#size);
+    this.#drawAgent(agent);
   }
 
   /** Return css pixels, from the panel's top left, of an agent. */
@@ -158,10 +158,12 @@ class PanelDrawing {
   }
 
   /** Draw an agent as the scene does: a dart in its colour, a disc if it is an obstacle agent. */
-  #drawAgent(i, size) {
+  #drawAgent(i) {
     const context = this.#context;
     const [x, y] = this.#place(i);
     const { roles, velocities } = this.#panel;
+    const isLeader = roles[i] === LEADER;
+    const size = isLeader ? 1.5 * this.#size : this.#size;
     context.globalAlpha = 1;
     context.beginPath();
     if (roles[i] === OBSTACLE) {
@@ -183,7 +185,7 @@ class PanelDrawing {
     context.closePath();
     context.fillStyle = this.#chooseColour(i);
     context.fill();
-    if (roles[i] === LEADER) this.#drawRing([x, y], size + 3, this.#palette.ink, 1.25);
+    if (isLeader) this.#drawRing([x, y], this.#size + 4.6, this.#palette.ink, 1.25);
   }
 
   /** Return the colour of an agent in the scene: grey if it has failed, else that of its group or heading. */

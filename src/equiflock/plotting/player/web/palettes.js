@@ -21,6 +21,10 @@ export const PALETTES = {
     obstacle: "#a78bfa",
     brush: "#ff6b6b",
     lead: "#4ade80",
+    goal: "#4ade80",
+    place: "#ffffff59",
+    gate: "#4ade80",
+    wall: "#a78bfa",
     groups: ["#f0e442", "#19b58b", "#cc79a7", "#56b4e9", "#e69f00", "#d55e00", "#4f8fe8", "#c8c8c8"],
     link: "#8ec9ff", // links of an inspected agent, and its radius
     channels: ["#ffd84d", "#ff8a5c", "#d58cff", "#3ddbb0", "#ff8fc0", "#9fd356", "#c9b28a", "#a9b4c8"], // its vectors
@@ -40,6 +44,10 @@ export const PALETTES = {
     obstacle: "#7c4fe0",
     brush: "#d9363e",
     lead: "#15924a",
+    goal: "#15924a",
+    place: "#14171f4d",
+    gate: "#15924a",
+    wall: "#7c4fe0",
     groups: ["#4b2e63", "#009e73", "#b8608f", "#b87900", "#2f8fc4", "#d55e00", "#0072b2", "#808080"],
     link: "#1f6fb5",
     channels: ["#a87900", "#d1431f", "#8a3fc4", "#00876a", "#c7307f", "#4f7d0c", "#7d6330", "#566073"],

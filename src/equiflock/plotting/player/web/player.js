@@ -21,7 +21,7 @@ export class Player {
   #timeline;
   #bar;
   #picture = make("div", { className: "picture" });
-  #plots = make("section", { className: "plots", ariaLabel: "Curves" });
+  #plots = make("div", { className: "plots", role: "group", ariaLabel: "Curves" });
   /** A copy of the last picture, for the time without WebGL context. */
   #still = make("canvas", { className: "scene", hidden: true });
   #recording = null;
@@ -95,9 +95,10 @@ export class Player {
     try {
       this.#screen = new Screen(this.#picture, this.#plots, () => this.#bar.show());
       this.#picture.querySelector("canvas").after(this.#still);
-      const { flights, comm_radius: commRadius, curves } = this.#content;
+      const { flights, comm_radius: commRadius, curves, times } = this.#content;
       this.#screen.theme = this.#host.dataset.theme;
       this.#screen.begin(flights, commRadius);
+      this.#screen.duration = times.at(-1);
       curves.times.forEach((time, i) => this.#screen.addMetrics(time, curves.metric_values[i]));
       this.#recording = await Recording.unpack(this.#content);
     } catch (error) {

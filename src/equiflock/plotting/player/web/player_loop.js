@@ -13,9 +13,13 @@ let lastAssignment = -Infinity;
 let lastTick = 0;
 let isRunning = false;
 
+/** Whether the page is a frame of another, as in a notebook: only the observer then knows what is in sight. */
+const isFramed = window !== window.top;
+
 const observer = new IntersectionObserver(
   (entries) => {
     for (const { target, intersectionRatio } of entries) visibleShares.set(target, intersectionRatio);
+    assignContexts(); // the loop rests in a frame out of sight
   },
   { threshold: [0, 0.01, 0.5] },
 );
@@ -56,8 +60,8 @@ function assignContexts() {
   const distances = new Map();
   for (const player of players) {
     const { top, bottom } = player.element.firstChild.getBoundingClientRect();
-    if (top < innerHeight + NEAR_PX && bottom > -NEAR_PX && bottom > top)
-      distances.set(player, Math.abs((top + bottom) / 2 - middle));
+    const isNear = isFramed ? shareOf(player) > 0 : top < innerHeight + NEAR_PX && bottom > -NEAR_PX;
+    if (isNear && bottom > top) distances.set(player, Math.abs((top + bottom) / 2 - middle));
   }
   const nearest = [...distances.keys()].sort((a, b) => distances.get(a) - distances.get(b)).slice(0, MAX_CONTEXTS);
   for (const player of players) if (player.isLive && !nearest.includes(player)) player.sleep();

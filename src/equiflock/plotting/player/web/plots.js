@@ -3,8 +3,9 @@
 import { make } from "./dom.js";
 import { formatValue, makeScale, splitCurve } from "./plot_axes.js";
 
-const MIN_SECONDS = 2; // of the time axis
+const MIN_SECONDS = 2; // of the time axis of a live flight
 const LARGE_PX = 140; // height from which on texts are larger
+const MAX_LABEL_PX = 24; // width of a label at an end of the time axis
 const READING_STEPS = 50; // of the arrow keys along the time axis
 
 /**
@@ -88,7 +89,7 @@ export class Plot {
     pen.font = `${font}px system-ui, sans-serif`;
     const box = { left: isLarge ? 44 : 30, right: width - 4, top: 6, bottom: height - font - 4 };
     const first = history.times[0];
-    const last = Math.max(history.times.at(-1), first + MIN_SECONDS);
+    const last = history.duration || Math.max(history.times.at(-1), first + MIN_SECONDS);
     this.#axis = { left: box.left, right: box.right, first, last };
     const x = (time) => box.left + ((time - first) / (last - first)) * (box.right - box.left);
     const values = history.rows.flat().map((metricValues) => metricValues[this.#index]);
@@ -177,7 +178,10 @@ export class Plot {
     const half = pen.measureText(text).width / 2 + 3;
     const middle = Math.min(Math.max(at, box.left + half), box.right - half);
     const { clientHeight: bottom } = this.#canvas;
-    pen.clearRect(middle - half, box.bottom + 1, 2 * half, bottom);
+    // Clear the place, and the whole label of an end that it would cut.
+    const left = middle - half < box.left + MAX_LABEL_PX ? box.left : middle - half;
+    const right = middle + half > box.right - MAX_LABEL_PX ? box.right : middle + half;
+    pen.clearRect(left, box.bottom + 1, right - left, bottom);
     pen.fillStyle = style.ink;
     pen.textAlign = "center";
     pen.textBaseline = "bottom";

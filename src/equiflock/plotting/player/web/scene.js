@@ -1,12 +1,15 @@
 /** Draws flocks on one canvas with one WebGL2 context, in one or two panels. */
 
-import { FlockBuffers, TRAIL_SECONDS } from "./flock_buffers.js";
+import { FlockBuffers } from "./flock_buffers.js";
+import { GpuLines } from "./gpu_lines.js";
 import { PALETTES } from "./palettes.js";
 import { buildPrograms, DART_VERTICES, RING_VERTICES } from "./shaders.js";
+import { SoftwareLines } from "./software_lines.js";
 
 const MIN_DART_PX = 5; // length of a dart, in css pixels
 const MAX_DART_PX = 26;
 const MIN_GRID_PX = 40; // minimum distance between grid lines, in css pixels
+const MIN_SOFTWARE_LINES = 5000; // fewer take WebGL less time than the processor needs to show them
 const NO_PAINT = [0, 0, 0, 0]; // agents are drawn in their own colours
 
 /** Convert a colour to [r, g, b, a], or a list of colours to one flat list of these; pass other values through. */
@@ -27,7 +30,7 @@ function parseColour(hex) {
 /**
  * Return whether WebGL renders in software, where antialiasing would double the time of a picture; false if unknown.
  */
-function isSoftware() {
+function detectSoftware() {
   const gl = document.createElement("canvas").getContext("webgl2");
   const info = gl?.getExtension("WEBGL_debug_renderer_info");
   const renderer = info ? gl.getParameter(info.UNMASKED_RENDERER_WEBGL) : "";
@@ -58,16 +61,23 @@ export class Scene {
   #ratio = 1; // device pixels per css pixel
   #contextLoss; // extension to give the context back
   #programs;
+  #gpuLines;
+  #softwareLines;
+  #minSoftwareLines; // least number of lines of a panel that the processor draws
   #frame; // the uploaded frame
   #flocks;
 
   /**
    * @param {HTMLCanvasElement} canvas
+   * @param {{isSoftware: boolean, minSoftwareLines: number}} options
+   *   isSoftware: whether WebGL renders in software, so that edges are left jagged, and the processor draws the lines
+   *   of a panel that has `minSoftwareLines` or more
    * @throws {Error} if WebGL2 is unavailable
    */
-  constructor(canvas) {
+  constructor(canvas, { isSoftware = detectSoftware(), minSoftwareLines = MIN_SOFTWARE_LINES } = {}) {
     this.#canvas = canvas;
-    const options = { alpha: false, antialias: !isSoftware(), depth: false, preserveDrawingBuffer: true };
+    this.#minSoftwareLines = isSoftware ? minSoftwareLines : Infinity;
+    const options = { alpha: false, antialias: !isSoftware, depth: false, preserveDrawingBuffer: true };
     this.#gl = canvas.getContext("webgl2", options);
     if (!this.#gl) throw new Error("WebGL2 is unavailable: enable it, or use another browser.");
     this.#contextLoss = this.#gl.getExtension("WEBGL_lose_context");
@@ -159,7 +169,7 @@ export class Scene {
     rects.forEach((rect, i) => {
       const [x, y, w, h] = [rect.x, rect.y, rect.width, rect.height].map((css) => Math.round(css * this.#ratio));
       this.#clear(this.#palette.background, x, height - y - h, w, h);
-      this.#drawPanel(i, frame.panels[i].hasEnded ? 0 : ahead, cameras[i], rect, look);
+      this.#drawPanel(i, frame.panels[i].hasEnded ? 0 : ahead, cameras[i], rect, [w, h], look);
     });
   }
 
@@ -172,8 +182,8 @@ export class Scene {
     gl.clear(gl.COLOR_BUFFER_BIT);
   }
 
-  /** Draw panel i into its rectangle, back to front; `look` is that of `draw`. */
-  #drawPanel(i, ahead, camera, rect, look) {
+  /** Draw panel i into its rectangle, `pixels` are its device pixels, back to front; `look` is that of `draw`. */
+  #drawPanel(i, ahead, camera, rect, pixels, look) {
     const gl = this.#gl;
     const flock = this.#flocks[i];
     const palette = this.#palette;
@@ -183,7 +193,7 @@ export class Scene {
     const { lightness, chroma } = palette;
     const groups = [...palette.groups, ...palette.failed];
     const view = { viewport: [rect.width, rect.height], scale, lightness, chroma, groups };
-    const agents = { ...view, agents: flock.current.agents, origin: relative(flock.current.origin), ahead };
+    const agents = { ...view, agents: flock.current.agents, origin: relative(flock.current.panel.origin), ahead };
     const [followers, leaders, obstacles, silent, stopped, drifting] = flock.kinds;
     // 0.16 world units at 100 pixels per unit; when zooming out, darts shrink more slowly than distances.
     const size = Math.min(Math.max(1.6 * Math.sqrt(scale), MIN_DART_PX), MAX_DART_PX);
@@ -206,11 +216,9 @@ export class Scene {
       circle(disk, palette.disk, 0);
       circle(disk, palette.obstacle);
     }
-    if (look.trails) this.#drawTrails(flock, { ...view, opacity: palette.trail }, ahead, relative);
-    if (look.edges) {
-      this.#drawEdges(flock.edges, { ...agents, paint: palette.edge });
-      this.#drawEdges(flock.lostEdges, { ...agents, paint: palette.lost });
-    }
+    flock.marks.draw(programs, view, relative, { palette, ahead, size });
+    const lines = flock.countLines(look) < this.#minSoftwareLines ? this.#gpuLines : this.#softwareLines;
+    lines.draw(flock, { look, palette, uniforms: agents, ahead, relative, pixels });
     rings(obstacles, [0, 1 + size / 8], palette.obstacle);
     // Failed agents are grey: a disc if stopped, a dart if drifting, a hollow dart if silent.
     rings(stopped, [0, size / 3], palette.failed);
@@ -242,55 +250,14 @@ export class Scene {
     gl.drawArrays(gl.LINES, 0, 2 * (columns + rows));
   }
 
-  /** Draw edges of FlockBuffers: pairs as lines between their agents, singles as half a line from the receiver. */
-  #drawEdges({ pairs, singles }, uniforms) {
-    const gl = this.#gl;
-    if (pairs.count) {
-      this.#programs.edges(uniforms);
-      gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, pairs.buffer);
-      gl.drawElements(gl.LINES, pairs.count, pairs.type, 0);
-    }
-    if (singles.count) {
-      this.#programs.halfEdges(uniforms);
-      gl.bindBuffer(gl.ARRAY_BUFFER, singles.buffer);
-      const bytes = singles.type === gl.UNSIGNED_SHORT ? 2 : 4;
-      [bytes, 0].forEach((offset, attribute) => {
-        gl.vertexAttribIPointer(attribute, 1, singles.type, bytes, offset); // a zero precedes the first index
-        gl.enableVertexAttribArray(attribute);
-      });
-      gl.drawArrays(gl.LINES, 0, singles.count);
-      for (const attribute of [0, 1]) gl.disableVertexAttribArray(attribute);
-    }
-  }
-
-  /**
-   * Draw the segments from each trail slot to the next, and from the last to the agents; skip those that have faded.
-   */
-  #drawTrails({ current, trailSlots }, uniforms, ahead, relative) {
-    const present = { ...current, time: current.time + ahead };
-    const fade = ({ time }) => Math.max(0, 1 - (present.time - time) / TRAIL_SECONDS);
-    trailSlots.forEach((older, k) => {
-      const newer = trailSlots[k + 1] ?? present;
-      if (fade(newer) === 0) return;
-      this.#programs.trails({
-        ...uniforms,
-        before: older.agents,
-        agents: newer.agents,
-        originBefore: relative(older.origin),
-        origin: relative(newer.origin),
-        ahead: newer === present ? ahead : 0,
-        fade: [fade(older), fade(newer)],
-      });
-      this.#gl.drawArrays(this.#gl.LINES, 0, 2 * current.count);
-    });
-  }
-
   /** Create the state of the WebGL context, also after the context was lost and restored. */
   #createResources() {
     const gl = this.#gl;
     this.#frame = null;
     this.#flocks = [];
     this.#programs = buildPrograms(gl);
+    this.#gpuLines = new GpuLines(gl, this.#programs);
+    this.#softwareLines = new SoftwareLines(gl, this.#programs);
     gl.enable(gl.SCISSOR_TEST);
     gl.enable(gl.BLEND);
     gl.blendFunc(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA);

@@ -5,6 +5,7 @@ import { Display } from "./display.js";
 import { make } from "./dom.js";
 import { History } from "./history.js";
 import { InspectionLayer } from "./inspection.js";
+import { listLandmarks } from "./marks.js";
 import { computeVisibleSpacing, Scene } from "./scene.js";
 
 const METRICS_INTERVAL_MS = 66;
@@ -21,8 +22,6 @@ export class Screen {
   commRadius = 1;
   /** Whether a pointer is pressed, which stops the cameras. */
   isHeld = false;
-  /** Duration of a saved flight, in seconds; null for a live one. */
-  duration = null;
   /** Number of pictures drawn since the page was opened. */
   pictureCount = 0;
   /** Pictures drawn per second; 0 while none are. */
@@ -65,6 +64,15 @@ export class Screen {
     return this.#picture;
   }
 
+  /** Duration of a saved flight, in seconds; null for a live one. Set it after `begin`. */
+  get duration() {
+    return this.#history.duration;
+  }
+
+  set duration(duration) {
+    this.#history.duration = duration;
+  }
+
   /** Rectangles of the panels on the canvas, in css pixels. */
   get viewports() {
     return this.#scene.computeViewports(this.cameras.length);
@@ -92,7 +100,8 @@ export class Screen {
 
   /**
    * Prepare to show another flight: new cameras and titles, no trails or curves. `show` draws the first picture.
-   * @param {{controller: string, scenario: string}[]} flights one for each panel
+   * @param {{controller: string, scenario: string, overlay: ?object}[]} flights one for each panel; overlay: the
+   *   server's texts for what the scenario shows
    * @param {number} commRadius the communication radius R
    */
   begin(flights, commRadius) {
@@ -161,7 +170,7 @@ export class Screen {
     const views = this.viewports;
     frame.panels.forEach((panel, i) => {
       this.cameras[i].isHeld = this.isHeld;
-      this.cameras[i].trackFlock(panel, panel.hasEnded ? 0 : ahead, panel.landmarks);
+      this.cameras[i].trackFlock(panel, panel.hasEnded ? 0 : ahead, listLandmarks(panel));
       this.cameras[i].easeToFlock(seconds, views[i], this.#coveredPixels);
     });
     Camera.shareScale(this.cameras);

@@ -8,6 +8,8 @@
 export const TEXTURE_WIDTH = 1024; // texels per row of the agent texture
 export const DART_VERTICES = 6; // vertices of a dart
 export const RING_VERTICES = 6 * 64; // vertices of a ring: two triangles per segment
+export const MARK_VERTICES = 24; // vertices of a point's ring: two ends of each line
+export const BAND_VERTICES = 6; // vertices of a segment: two triangles
 export const GROUP_COLOUR_COUNT = 8; // number of group colours
 export const FAILED_COLOUR = GROUP_COLOUR_COUNT + 1; // index of the colour of failed agents, after the group colours
 
@@ -90,6 +92,32 @@ void main() {
 }`,
 
   // A line from agent to agent: the index of a vertex is that of its agent.
+  // Thin rings around the points of a texture, from texel start on.
+  markPoints: `
+uniform float size;
+void main() {
+  int k = gl_VertexID % ${MARK_VERTICES};
+  vec2 centre = (texel(agents, int(start) + gl_VertexID / ${MARK_VERTICES}).xy + origin) * scale;
+  float angle = 6.2831853 * float((k + 1) / 2) / ${MARK_VERTICES / 2}.0;
+  gl_Position = clip(centre + size * vec2(cos(angle), sin(angle)));
+  colour = paint;
+}`,
+
+  // Bands between the two ends, x, y, x, y, in each texel, from texel start on.
+  markSegments: `
+uniform float size;
+void main() {
+  const vec2 CORNERS[6] = vec2[](vec2(0, -1), vec2(0, 1), vec2(1, 1), vec2(0, -1), vec2(1, 1), vec2(1, -1));
+  vec4 ends = texel(agents, int(start) + gl_VertexID / ${BAND_VERTICES});
+  vec2 from = (ends.xy + origin) * scale;
+  vec2 along = (ends.zw - ends.xy) * scale;
+  float way = length(along);
+  vec2 unit = way > 0.0 ? along / way : vec2(1.0, 0.0);
+  vec2 corner = CORNERS[gl_VertexID % ${BAND_VERTICES}];
+  gl_Position = clip(from + corner.x * along + 0.5 * size * corner.y * vec2(-unit.y, unit.x));
+  colour = paint;
+}`,
+
   edges: `
 void main() {
   gl_Position = clip(agent(gl_VertexID).xy);
@@ -104,6 +132,17 @@ void main() {
   vec2 place = agent(int(self)).xy;
   gl_Position = clip(gl_VertexID % 2 == 0 ? place : 0.5 * (place + agent(int(previous)).xy));
   colour = paint;
+}`,
+
+  // A rectangle (pixels, y up) of an image that has the scale of the panel.
+  image: `
+uniform sampler2D image;
+uniform vec4 area;
+uniform vec2 panel;
+void main() {
+  vec2 corner = mix(area.xy, area.zw, vec2(gl_VertexID % 2, gl_VertexID / 2));
+  gl_Position = vec4(2.0 * corner / panel - 1.0, 0.0, 1.0);
+  colour = vec4(corner / vec2(textureSize(image, 0)), 0.0, 1.0);  // place in the image
 }`,
 
   // The segment of each agent from one trail slot to the next, fading with age.
@@ -157,17 +196,25 @@ in vec4 colour;
 out vec4 fragment;
 void main() { fragment = colour; }`;
 
+const IMAGE_FRAGMENT = `#version 300 es
+precision highp float;
+uniform sampler2D image;
+in vec4 colour;
+out vec4 fragment;
+void main() { fragment = texture(image, colour.xy); }`;
+
 /** Compile all programs; return them by name, as functions that activate one with uniforms and textures by name. */
 export function buildPrograms(gl) {
-  return Object.fromEntries(Object.entries(SHADERS).map(([name, source]) => [name, buildProgram(gl, source)]));
+  const build = ([name, source]) => [name, buildProgram(gl, source, name === "image" ? IMAGE_FRAGMENT : FRAGMENT)];
+  return Object.fromEntries(Object.entries(SHADERS).map(build));
 }
 
 /** Compile a program; throw an Error with the log if that fails, unless the WebGL context is lost. */
-function buildProgram(gl, vertexSource) {
+function buildProgram(gl, vertexSource, fragmentSource) {
   const program = gl.createProgram();
   for (const [type, source] of [
     [gl.VERTEX_SHADER, VERTEX_PRELUDE + vertexSource],
-    [gl.FRAGMENT_SHADER, FRAGMENT],
+    [gl.FRAGMENT_SHADER, fragmentSource],
   ]) {
     const shader = gl.createShader(type);
     gl.shaderSource(shader, source);
