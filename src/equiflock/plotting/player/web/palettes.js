@@ -45,7 +45,7 @@ export const PALETTES = {
     brush: "#d9363e",
     lead: "#15924a",
     goal: "#15924a",
-    place: "#14171f4d",
+    place: "#14171f84",
     gate: "#15924a",
     wall: "#7c4fe0",
     groups: ["#4b2e63", "#009e73", "#b8608f", "#b87900", "#2f8fc4", "#d55e00", "#0072b2", "#808080"],

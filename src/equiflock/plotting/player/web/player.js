@@ -2,13 +2,13 @@
 
 import { make } from "./dom.js";
 import { formatControllerName } from "./names.js";
+import { reducedMotion } from "./motion.js";
 import { addToLoop, setThemeOfAll } from "./player_loop.js";
 import { PlayerBar } from "./player_bar.js";
 import { Recording } from "./recording.js";
 import { Screen } from "./screen.js";
 import { Timeline } from "./timeline.js";
 
-const REDUCED_MOTION = "(prefers-reduced-motion: reduce)";
 const LIGHT = "(prefers-color-scheme: light)";
 
 /** A player of one or several flights in lockstep. It plays when it is first seen, unless motion should be reduced. */
@@ -119,7 +119,7 @@ export class Player {
 
   /** Note that the picture is in sight: the first time, play, unless motion should be reduced. */
   see() {
-    if (this.#startsWhenSeen && !matchMedia(REDUCED_MOTION).matches) this.#timeline.playing = true;
+    if (this.#startsWhenSeen && !reducedMotion.matches) this.#timeline.playing = true;
     this.#startsWhenSeen = false;
   }
 
