@@ -487,11 +487,11 @@ def read_frame(content: bytes) -> list[NDArray[Any]]:
     kind, panels, *moment = struct.unpack_from("<IIdd", content)
     results, at = [np.array([kind, panels]), np.array(moment)], 24
     for _ in range(panels):
-        header = struct.unpack_from("<8I8d", content, at)
-        at += struct.calcsize("<8I8d")
-        agents, disks = header[:2]
-        results += [np.array(header[:8]), np.array(header[8:])]
-        vectors = [("<f4", agents, 2)] * 3 + [("<f4", disks, 3)]
+        header = struct.unpack_from("<10I10d", content, at)
+        at += struct.calcsize("<10I10d")
+        agents, disks, _, marks = header[:4]
+        results += [np.array(header[:10]), np.array(header[10:])]
+        vectors = [("<f4", agents, 2)] * 3 + [("<f4", disks, 3), ("<f4", marks, 4), ("u1", marks, 4)]
         edges = [("<u2" if agents <= 65_535 else "<u4", count, 2) for count in header[4:8]]
         for type_, rows, columns in [*vectors, *edges, *[("u1", agents, 1)] * 3]:
             array: NDArray[Any] = np.frombuffer(content, type_, rows * columns, at).reshape(rows, columns)

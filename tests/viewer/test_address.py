@@ -30,7 +30,6 @@ def test_a_link_restores_the_setting(server: Running, open_page: Open) -> None:
 
 def test_back_and_forward_undo_and_redo_a_setting(server: Running, open_page: Open) -> None:
     page = open_page(server, "#packet_loss=0.5&agents=30")
-    entries = page.evaluate("history.length")
     page.locator("#agents").fill("33")
     page.locator("#agents").press("Enter")
     wait_for(page, "panel.agents === 33")
@@ -38,7 +37,7 @@ def test_back_and_forward_undo_and_redo_a_setting(server: Running, open_page: Op
     for value in ("0.1", "0.2", "0.3"):
         page.locator("#packet_loss").fill(value)
     wait_for(page, "view.state.setting.environment.packet_loss === 0.3 && view.connection.idle")
-    assert page.evaluate("history.length") == entries + 2  # the ticks of a slider are one entry
+    assert page.evaluate("history.state.position") == 2  # the ticks of a slider are one entry
     page.get_by_label("Trails").uncheck()
     step = look(page, "view.frame.step")
     page.go_back()
@@ -55,9 +54,16 @@ def test_back_and_forward_undo_and_redo_a_setting(server: Running, open_page: Op
     wait_for(page, "panel.agents === 33 && view.connection.idle")
     page.keyboard.press("Control+Shift+z")
     wait_for(page, "view.state.setting.environment.packet_loss === 0.3")
-    assert page.evaluate("history.length") == entries + 2
-    page.go_back()
-    wait_for(page, "view.state.setting.environment.packet_loss === 0.5")
+    assert page.evaluate("history.state.position") == 2
+    page.evaluate("() => flockView.actions.addDisk({ x: 9, y: 9, radius: 0.3 })")
+    wait_for(page, "panel.disks.length === 3 && view.frame.step > 5")
+    page.evaluate("() => flockView.actions.moveDisk(0, 8, 8)")
+    wait_for(page, "view.state.setting.disks[0].x === 8")
+    step = look(page, "view.frame.step")
+    for undo, disks in (("Control+z", 3), ("Control+z", 0), ("Control+Shift+z", 3)):  # the obstacle, in flight, too
+        page.keyboard.press(undo)
+        wait_for(page, f"panel.disks.length === {disks} && view.connection.idle && view.frame.step > {step}")
+    assert look(page, "view.state.setting.disks") == [{"x": 9, "y": 9, "radius": 0.3}]
 
 
 def test_a_refused_setting_changes_nothing(server: Running, open_page: Open) -> None:

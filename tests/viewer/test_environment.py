@@ -184,7 +184,7 @@ def test_messages_of_silent_agents_are_not_delivered_later() -> None:
         fly(live, 1)
         assert len(live.make_pictures()[0].links.edges) == 0
     fly(live, 1)
-    edges, lost_edges = live.make_pictures()[0].links
+    edges, lost_edges, _ = live.make_pictures()[0].links
     assert len(edges) > 10 * len(lost_edges)  # but for those who came within reach since
 
 

@@ -17,7 +17,7 @@ from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock.controllers.explanation import Explanation, explain
 from equiflock.flock import Condition, Flock, Role
 from equiflock.observations.radio import IDEAL_RADIO, Radio
-from equiflock.plotting.player.frames import NO_LINKS, Links, build_links
+from equiflock.plotting.player.frames import Links, build_links
 from equiflock.plotting.player.playback import Playback
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.live_flight import LiveFlight
@@ -199,7 +199,7 @@ def _find_links_nearby(flock: Flock, index: int, hops: int, obstacles: str = "ne
     links = build_links(
         Flock.view(*(array[:, near] for array in flock.arrays), comm_radius=flock.comm_radius), obstacles=obstacles
     )
-    return links if links is NO_LINKS else Links(near[links.edges], links.lost_edges)
+    return links._replace(edges=near[links.edges])
 
 
 def _describe_neighbours(flock: Flock, links: Links, index: int, hops: int) -> list[dict[str, Any]] | None:
@@ -208,7 +208,7 @@ def _describe_neighbours(flock: Flock, links: Links, index: int, hops: int) -> l
     An agent of hop k sends to one of hop k - 1, and to none of a lower hop. Its link (receiver, sender) leads to the
     nearest of these. Of more than MAX_LISTED agents only the nearest to the agent are listed.
     """
-    if links is NO_LINKS:
+    if links.too_many:
         return None
     edges, positions = links.edges, flock.positions[0]
     reached = np.zeros(len(positions), bool)

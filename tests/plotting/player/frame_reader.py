@@ -24,6 +24,7 @@ class ReadPanel:
     groups: Any
     conditions: Any
     has_ended: bool
+    hides_edges: bool
     overlay: OverlayState = NO_OVERLAY
 
 
@@ -54,7 +55,7 @@ def read_frame(content: bytes) -> ReadFrame:
         return array
 
     for _ in range(panels):
-        agents, disks, has_ended, marks, *edges, outcome, _, x, y = struct.unpack_from("<10I2d", content, at)
+        agents, disks, has_ended, marks, *edges, outcome, too_many, x, y = struct.unpack_from("<10I2d", content, at)
         *metric_values, success, outcome_time = struct.unpack_from("<8d", content, at + 56)
         at += 120
         origin = np.array([x, y])
@@ -71,7 +72,9 @@ def read_frame(content: bytes) -> ReadFrame:
         used, lost = unpair(pairs, singles, can_receive), unpair(lost_pairs, lost_singles, can_receive)
         vectors = positions, velocities, accelerations, circles
         crew = roles, groups, conditions
-        frame.panels.append(ReadPanel(tuple(metric_values), *vectors, used, lost, *crew, bool(has_ended)))
+        frame.panels.append(
+            ReadPanel(tuple(metric_values), *vectors, used, lost, *crew, bool(has_ended), bool(too_many))
+        )
         frame.panels[-1].overlay = OverlayState(MarkArrays(numbers, codes), success, outcome, outcome_time)
     assert at == len(content)
     return frame

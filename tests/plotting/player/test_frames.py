@@ -76,7 +76,7 @@ def test_metric_values_match_the_metrics_module(failed: int) -> None:
 
 def test_edges_are_the_radius_graph_and_none_is_lost_by_default() -> None:
     start = ef.LeaderFollowing(ef.RandomDisk(agents=40), leaders=5).draw()
-    edges, lost_edges = build_links(start)
+    edges, lost_edges, _ = build_links(start)
     assert edges.tolist() == ef.radius_graph(start).edges(0).tolist()
     assert len(lost_edges) == 0
 
@@ -93,7 +93,7 @@ def test_a_message_is_used_or_lost_unless_its_sender_or_receiver_failed(topology
     sensing = ef.DelayedAggregation(ef.paper_senses("mean", hops=1), radio=ef.Radio(packet_loss=0.4))
     sensing.observe(flock)
     edges, lost_edges = (
-        {tuple(edge) for edge in part.tolist()} for part in build_links(flock, sensing.compute_message_graph, fixed)
+        {tuple(edge) for edge in part.tolist()} for part in build_links(flock, sensing.compute_message_graph, fixed)[:2]
     )
     assert edges | lost_edges == all_edges
     assert not edges & lost_edges
@@ -105,7 +105,7 @@ def test_a_message_is_used_or_lost_unless_its_sender_or_receiver_failed(topology
 def test_a_follower_observes_the_nearest_agent_of_an_obstacle() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
     flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
-    edges, _ = build_links(flock)
+    edges = build_links(flock).edges
     rim = np.arange(40, 64)
     joined = {int(receiver): int(sender) for receiver, sender in edges if sender in rim}
     assert len(joined) == np.isin(edges[:, 1], rim).sum() > 3
@@ -116,13 +116,17 @@ def test_a_follower_observes_the_nearest_agent_of_an_obstacle() -> None:
             assert joined[follower] == rim[np.argmin(distances)]
 
 
-def test_too_many_edges_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_edges_are_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     flock = ef.random_disk(agents=30)
     count = len(build_links(flock).edges)
     monkeypatch.setattr(frames, "MAX_EDGES", count)
     assert len(build_links(flock).edges) == count
     monkeypatch.setattr(frames, "MAX_EDGES", count - 1)
-    assert len(build_links(flock).edges) == 0
+    hidden = build_links(flock)
+    assert len(hidden.edges) == 0
+    for links in (hidden, NO_LINKS):
+        (shown,) = read_frame(pack_frame(0, 0.0, [FlockPicture(flock, None, np.empty((0, 3)), links)])).panels
+        assert shown.hides_edges == (links is hidden)
     assert len(build_links(flock, fixed_graph=ef.radius_graph(flock)).edges) == 0
 
 

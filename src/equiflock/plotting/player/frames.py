@@ -5,7 +5,7 @@ All values are little-endian, and every array starts at a multiple of 8 bytes:
     frame   uint32 format version = 6, uint32 pictures, float64 step, float64 time, then one picture for each panel
     picture uint32 agents N, disks M, 1 if the flight has ended, else 0, and marks K
             uint32 pairs and singles of the edges, pairs and singles of the lost edges
-            uint32 outcome, a code of `Outcome`, 0 for none yet, and 0
+            uint32 outcome, a code of `Outcome`, 0 for none yet, and 1 if there are too many edges to list any, else 0
             float64 origin x, y; velocity variance, components, minimum separation, mean acceleration norm,
                 RMS acceleration, peak acceleration norm; number of success; time of the outcome (NaN for none)
             float32 positions (N, 2), velocities (N, 2), accelerations (N, 2), disks (M, 3): x, y, radius
@@ -61,6 +61,8 @@ class Links(NamedTuple):
     """Messages in use."""
     lost_edges: Edges
     """Messages that would be in use with an ideal radio, but did not arrive."""
+    too_many: bool = False
+    """Whether there are more than MAX_EDGES, none of which is listed."""
 
 
 NO_EDGES: Edges = np.empty((0, 2), np.int64)
@@ -115,8 +117,8 @@ def build_links(
 ) -> Links:
     """Return the messages in use and those that were lost.
 
-    Both are empty if the graph with an ideal radio has more than MAX_EDGES edges. These graphs are then not computed,
-    as a dense flock has millions of edges.
+    Both are empty, and `too_many` is set, if the graph with an ideal radio has more than MAX_EDGES edges. These graphs
+    are then not computed, as a dense flock has millions of edges.
 
     Args:
         flock: a batch of one.
@@ -127,7 +129,7 @@ def build_links(
         obstacles: obstacle rule: a follower observes the "nearest" obstacle agent within the radius, or "all".
     """
     if _has_too_many_edges(flock, fixed_graph):
-        return NO_LINKS
+        return Links(NO_EDGES, NO_EDGES, too_many=True)
     # The graph with an ideal radio: without receivers that receive nothing and senders that send nothing.
     ideal_graph = _drop_failed_agents(fixed_graph, flock) if fixed_graph is not None else radius_graph(flock)
     all_edges = _apply_obstacle_rule(flock, ideal_graph, obstacles)
@@ -181,10 +183,11 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     origin = places[flock.roles[0] != Role.OBSTACLE].mean(axis=0)
     disks = picture.disks - [*origin, 0.0] if len(picture.disks) else picture.disks
     can_receive = flock.effective_roles[0] == Role.FOLLOWER
-    edge_lists = [part for edges in picture.links for part in pair_edges(edges, can_receive)]
+    links = picture.links
+    edge_lists = *pair_edges(links.edges, can_receive), *pair_edges(links.lost_edges, can_receive)
     index_type = "<u2" if len(places) <= MAX_SHORT_AGENTS else "<u4"
     marks, success, outcome, outcome_time = picture.overlay
-    counts = len(places), len(disks), picture.has_ended, len(marks.numbers), *map(len, edge_lists), outcome, 0
+    counts = len(places), len(disks), picture.has_ended, len(marks.numbers), *map(len, edge_lists)
     values = *origin, *picture.metric_values, success, outcome_time
     # A saved flight of one frame has no accelerations: send zeros.
     held_accelerations = picture.accelerations if picture.held_accelerations is None else picture.held_accelerations
@@ -193,7 +196,7 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     # Group numbers are int32; a byte is enough to select colours.
     groups = np.where(flock.groups[0] == NO_GROUP, NO_GROUP_BYTE, np.minimum(flock.groups[0], LAST_GROUP_BYTE))
     return [
-        PICTURE_HEADER.pack(*counts, *values),
+        PICTURE_HEADER.pack(*counts, outcome, links.too_many, *values),
         *(_pack_array(array, "<f4") for array in vectors),
         _pack_array(_move_marks(marks, origin), "<f4"),
         _pack_array(marks.codes, "u1"),

@@ -1,5 +1,7 @@
 /** Actions of the user on a flight, sent to the server as requests. */
 
+import { isEqual, listChanges } from "./setting_history.js";
+
 /** Obstacle coordinates are rounded to 1 / DISK_GRID, to keep the address short. */
 const DISK_GRID = 1000;
 /** Commands of which only the last pending one counts; others add up. */
@@ -8,7 +10,7 @@ const LATEST_ONLY = ["steer", "move_disk", "change_environment", "change_law"];
 export const IN_FLIGHT_COMMANDS = ["change_environment", "change_law"];
 
 /** The setting's field for the law options of each panel. */
-export const LAW_OPTIONS = ["controller_options", "compare_options"];
+const LAW_OPTIONS = ["controller_options", "compare_options"];
 
 /** Sends the user's actions to the server, and updates the setting when the server has carried them out. */
 export class Actions {
@@ -71,6 +73,31 @@ export class Actions {
   begin({ environment, options, controller_options, compare_options }, scenarioObstacleCount) {
     this.activeFields = { environment, options, controller_options, compare_options };
     this.scenarioObstacleCount = scenarioObstacleCount;
+  }
+
+  /** Go to another setting in flight; return false, and do nothing, if it takes a new start or several requests. */
+  restore(setting) {
+    const [field, ...others] = listChanges(this.#view.state.setting, setting);
+    if (others.length) return false;
+    const panel = LAW_OPTIONS.indexOf(field);
+    if (field === "environment") this.changeEnvironment(setting.environment);
+    else if (panel >= 0) this.changeLaw(panel, setting[field]);
+    else return field === "disks" && this.#restoreDisks(setting.disks);
+    return true;
+  }
+
+  /** Undo or redo the addition, move or removal of one of the user's obstacles; return false if it is not just that. */
+  #restoreDisks(disks) {
+    const before = this.#disks;
+    const index = before.findIndex((disk, i) => !isEqual(disk, disks[i])); // -1 if some were added
+    const { x, y } = disks[index] ?? {};
+    const moved = before.map((disk, i) => (i === index ? { ...disk, x, y } : disk));
+    const remaining = before.filter((_, i) => i !== index);
+    if (index < 0 && disks.length === before.length + 1) this.addDisk(disks.at(-1));
+    else if (index >= 0 && isEqual(remaining, disks)) this.removeDisk(this.scenarioObstacleCount + index);
+    else if (index >= 0 && isEqual(moved, disks)) this.moveDisk(this.scenarioObstacleCount + index, x, y);
+    else return false;
+    return true;
   }
 
   /** Let `agents` random working followers fail; `kind` is one of FAILURES. */

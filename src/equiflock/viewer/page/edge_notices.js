@@ -1,10 +1,5 @@
 /** The legend of lost messages, and the notice that there are too many edges to draw. */
 
-import { hasEdges } from "./player/frames.js";
-
-/** In a smaller flock, a picture without edges means that no agents are within reach of each other. */
-const MIN_AGENTS_FOR_NOTICE = 1000;
-
 /** Tells the user about lost messages and about edges that are not drawn. */
 export class EdgeNotices {
   #notices;
@@ -30,12 +25,9 @@ export class EdgeNotices {
     this.#hasNotified = false;
   }
 
-  /** Show a notice, once until `reset`, if a panel with more than MIN_AGENTS_FOR_NOTICE agents has no edges. */
+  /** Show a notice, once until `reset`, if a panel has too many edges to draw. */
   notifyHiddenEdges(panels) {
-    const hidden = panels.some(
-      ({ agents, edges, lostEdges }) => agents > MIN_AGENTS_FOR_NOTICE && !hasEdges(edges) && !hasEdges(lostEdges),
-    );
-    if (!hidden || this.#hasNotified) return;
+    if (this.#hasNotified || !panels.some(({ hidesEdges }) => hidesEdges)) return;
     this.#hasNotified = true;
     this.#notices.show("The communication graph has too many edges to draw.");
   }

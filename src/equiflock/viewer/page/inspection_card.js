@@ -70,11 +70,15 @@ export class InspectionCard {
    * @param {object} answer event "watched"
    * @param {{label: string, colour: string, isShown: boolean}[]} channels of all panels
    * @param {string[]} names controllers of the panels; empty if unknown
+   * @param {string} group name of the agent's group; "" if there is only one
    */
-  show(answer, channels, names) {
+  show(answer, channels, names, group) {
     this.#open();
     this.#title.textContent = `Agent ${answer.agent}`;
-    this.#state.textContent = formatState(answer.panels.find((panel) => panel));
+    this.#state.textContent = formatState(
+      answer.panels.find((panel) => panel),
+      group,
+    );
     const layout = answer.panels.map((panel) => panel && [panel.channels, panel.ages?.length, describeParts(panel)]);
     const key = JSON.stringify([answer.id, layout, names]);
     if (key !== this.#key) this.#build(answer.panels, names);
@@ -239,9 +243,9 @@ function describeParts({ observations, explanation }) {
   return [observations?.length, explanation?.method, explanation?.contributions.map(({ name }) => name)];
 }
 
-function formatState({ role, group, condition, dimensions }) {
+function formatState({ role, condition, dimensions }, group) {
   const words = [condition === "working" ? role : `${condition} ${role}`];
-  if (group > 0) words.push(`group ${group}`);
+  if (group) words.push(group);
   if (dimensions === 3) words.push("in space");
   return words.join(", ");
 }

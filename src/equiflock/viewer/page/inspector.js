@@ -2,6 +2,7 @@
 
 import { InspectionCard } from "./inspection_card.js";
 import { formatChannel } from "./player/names.js";
+import { listGroups } from "./player/frames.js";
 import { PALETTES } from "./player/palettes.js";
 import { Scales } from "./vector_scales.js";
 
@@ -92,7 +93,7 @@ export class Inspector {
   receive(message) {
     const now = performance.now();
     this.#nextAt = now + Math.max(MIN_PAUSE_MS, PAUSE_FACTOR * (now - this.#asked.at));
-    if (!this.#target) return;
+    if (!this.#target || !this.#view.frame) return;
     if (message.event !== "watched" || message.agent === null) {
       this.#drawing = null;
       if (this.#isFollowing) this.#view.follow();
@@ -142,6 +143,7 @@ export class Inspector {
 
   /** Update the card and what is drawn. */
   #update() {
+    if (!this.#answer || !this.#view.frame) return;
     this.#theme = this.#view.screen.theme;
     const palette = PALETTES[this.#theme];
     const channels = this.#labels.map((label, k) => ({
@@ -152,7 +154,9 @@ export class Inspector {
     const { agent, agents, panels } = this.#answer;
     const { playback, state } = this.#view;
     const names = playback ? [] : [state.setting.controller, state.setting.compare];
-    this.#card.show(this.#answer, channels, names);
+    const first = panels.find((panel) => panel);
+    const hasGroups = first.role !== "obstacle" && listGroups(this.#view.frame.panels[0]).length > 1;
+    this.#card.show(this.#answer, channels, names, hasGroups ? this.#view.screen.nameGroup(first.group) : "");
     this.#drawing = {
       agent,
       agents,

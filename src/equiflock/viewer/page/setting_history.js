@@ -5,9 +5,11 @@ const CONTINUOUS_FIELDS = ["environment", "controller_options", "compare_options
 /** Changes of the same continuous fields within this time are one entry. */
 const COALESCE_MS = 1500;
 
+/** Return whether two values have the same content. */
+export const isEqual = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+
 /** Return the names of the fields in which two objects differ. */
-export const listChanges = (before, after) =>
-  Object.keys(after).filter((key) => JSON.stringify(before[key]) !== JSON.stringify(after[key]));
+export const listChanges = (before, after) => Object.keys(after).filter((key) => !isEqual(before[key], after[key]));
 
 /** Writes addresses into the browser's history; each entry has `content`, what flies, and its `position`. */
 export class SettingHistory {
@@ -23,7 +25,7 @@ export class SettingHistory {
   write(address, content, inPlace = false) {
     const { content: before, position = 0 } = history.state ?? {};
     const changes = before ? listChanges(before, content) : [];
-    if (!changes.length || inPlace || this.#goesOn(changes, content))
+    if (!changes.length || inPlace || this.#goesOn(changes, before, content))
       history.replaceState({ content, position }, "", address);
     else history.pushState({ content, position: position + 1 }, "", address);
   }
@@ -38,9 +40,9 @@ export class SettingHistory {
   }
 
   /** Return whether a change goes on that is an entry already. */
-  #goesOn(changes, { disks }) {
-    // One more disk is another change; disks that move are not.
-    const change = `${changes} ${disks?.length}`;
+  #goesOn(changes, before, after) {
+    // A disk more or less is a change of its own.
+    const change = `${changes} ${before.disks?.length} ${after.disks?.length}`;
     const now = performance.now();
     const goesOn = change === this.#last.change && now - this.#last.at < COALESCE_MS;
     this.#last = { change, at: now };

@@ -1,6 +1,6 @@
 /** Tools that act on the flock by mouse, pen, touch and arrow keys. */
 
-import { LEADER } from "./player/frames.js";
+import { findNearestAgent, LEADER } from "./player/frames.js";
 import { Picker } from "./picking.js";
 
 /** A pointer that moves this far drags; it does not click. */
@@ -53,6 +53,9 @@ export class Tools {
     canvas.addEventListener("lostpointercapture", (event) => this.#releasePointer(event));
     canvas.addEventListener("pointerleave", () => {
       this.#hover = null;
+    });
+    canvas.addEventListener("keydown", ({ key }) => {
+      if (key === "Enter" && this.tool === "inspect" && this.view.frame) this.#inspectMiddle();
     });
     canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
   }
@@ -151,6 +154,13 @@ export class Tools {
       const { width, height } = this.view.screen.viewports[i];
       camera.zoom(factor, width / 2, height / 2, this.view.screen.viewports[i]);
     });
+  }
+
+  /** Inspect the agent nearest to the middle of the first panel. */
+  #inspectMiddle() {
+    const [camera] = this.view.screen.cameras;
+    const { index } = findNearestAgent(this.view.frame.panels[0], [camera.x, camera.y], 0);
+    this.view.inspector.inspect(index);
   }
 
   /** Start a drag with the primary button, and pick its target; a second pointer ends the drag. */

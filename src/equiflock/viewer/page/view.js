@@ -1,6 +1,6 @@
 /** The page: requests moments of a flight from the server, shows them, and forwards the user's actions. */
 
-import { Actions, IN_FLIGHT_COMMANDS, LAW_OPTIONS } from "./actions.js";
+import { Actions, IN_FLIGHT_COMMANDS } from "./actions.js";
 import { DEFAULT_LOOK, readAddress, writeAddress } from "./address.js";
 import { Connection } from "./connection.js";
 import { Controls, showLook } from "./controls.js";
@@ -13,7 +13,7 @@ import { showFlockChoice, showPlayback } from "./playback.js";
 import { FlightClock, LiveSteps, SavedFrames } from "./player/flight_clock.js";
 import { Screen } from "./player/screen.js";
 import { showSearch } from "./search_status.js";
-import { listChanges, SettingHistory } from "./setting_history.js";
+import { SettingHistory } from "./setting_history.js";
 import { START_COMMANDS, StartRequests } from "./start_requests.js";
 import { Tools } from "./tools.js";
 
@@ -196,19 +196,11 @@ export class View {
     this.#history.redo();
   }
 
-  /** Fly what a history entry of this page has: in flight if only the environment or a law differs, else from the start. */
+  /** Fly what a history entry of this page has, in flight if that is possible, else from the start. */
   restore({ flock, ...setting }) {
     this.#lastAddress = location.hash; // the entry's address needs no reading
-    if (this.playback) {
-      this.chooseFlock(flock);
-      return;
-    }
-    const changes = listChanges(this.state.setting, setting);
-    const panel = LAW_OPTIONS.indexOf(changes[0]);
-    if (changes.length !== 1) this.restartWith(setting);
-    else if (changes[0] === "environment") this.actions.changeEnvironment(setting.environment);
-    else if (panel >= 0) this.actions.changeLaw(panel, setting[changes[0]]);
-    else this.restartWith(setting);
+    if (this.playback) this.chooseFlock(flock);
+    else if (!this.frame || !this.actions.restore(setting)) this.restartWith(setting);
   }
 
   /** Write the address of the current state; not before a flight has started. A changed setting is a history entry. */

@@ -160,10 +160,15 @@ export class Display {
     );
   }
 
+  /** Return the name of a group, which the scenario may have given it. */
+  nameGroup(group) {
+    return this.#flights[0].overlay?.group_names[group] ?? `group ${group}`;
+  }
+
   /** Update the legend of colours if it changed: the compass or, if there are several groups, a dot for each. */
   #showGroups(groups, colours) {
-    const names = this.#flights[0].overlay?.group_names ?? [];
-    const legend = `${groups} ${names} ${colours}`;
+    const names = groups.map((group) => this.nameGroup(group));
+    const legend = `${names} ${colours}`;
     if (legend === this.#groupLegend) return;
     this.#groupLegend = legend;
     const several = groups.length > 1;
@@ -173,7 +178,7 @@ export class Display {
       ...colours.slice(0, groups.length).map((colour, k) => {
         const dot = make("i");
         dot.style.background = colour;
-        return make("span", {}, dot, names[groups[k]] ?? `group ${groups[k]}`);
+        return make("span", {}, dot, names[k]);
       }),
     );
   }

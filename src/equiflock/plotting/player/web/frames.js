@@ -25,10 +25,10 @@ export function readFrame(buffer) {
     return array;
   };
   for (let count = data.getUint32(4, true); count > 0; count--) {
-    const [agents, disks, ended, marks, ...counts] = Array.from({ length: 9 }, (_, k) =>
+    const [agents, disks, ended, marks, ...counts] = Array.from({ length: 10 }, (_, k) =>
       data.getUint32(at + 4 * k, true),
     );
-    const [edgeCounts, outcome] = [counts.slice(0, 4), counts[4]];
+    const [edgeCounts, outcome, tooMany] = [counts.slice(0, 4), counts[4], counts[5]];
     const numbers = Array.from({ length: 10 }, (_, k) => data.getFloat64(at + 40 + 8 * k, true));
     const Indices = agents > MAX_SHORT_AGENTS ? Uint32Array : Uint16Array;
     at += PANEL_BYTES;
@@ -51,6 +51,8 @@ export function readFrame(buffer) {
       /** Four numbers of each mark, and four codes: kind, shape, whether it moves, and 0; see marks.js. */
       marks: take(Float32Array, 4 * marks),
       markCodes: take(Uint8Array, 4 * marks),
+      /** Whether there are too many edges to list any. */
+      hidesEdges: tooMany === 1,
       /**
        * Messages in use, then those that would be in use had they arrived, each as the indices of receiver and sender:
        * `pairs` in both directions, or from a sender that cannot receive, and `singles` in one direction only.
@@ -84,11 +86,6 @@ export function countFailed({ conditions }) {
   const counts = FAILURES.map(() => 0);
   for (const condition of conditions) if (condition) counts[condition - 1]++;
   return counts;
-}
-
-/** Return whether there are any messages among the edges of a panel, those in use or the lost ones. */
-export function hasEdges({ pairs, singles }) {
-  return pairs.length + singles.length > 0;
 }
 
 /** Return the different group numbers of a panel's agents, without obstacle agents, in ascending order. */

@@ -33,11 +33,11 @@ export class GpuLines {
   #drawTrails({ current, trailSlots }, uniforms, ahead, relative) {
     const present = { ...current, time: current.time + ahead };
     const fade = ({ time }) => Math.max(0, 1 - (present.time - time) / TRAIL_SECONDS);
+    this.#programs.trails(uniforms);
     trailSlots.forEach((older, k) => {
       const newer = trailSlots[k + 1] ?? present;
       if (fade(newer) === 0) return;
       this.#programs.trails({
-        ...uniforms,
         before: older.agents,
         agents: newer.agents,
         originBefore: relative(older.panel.origin),

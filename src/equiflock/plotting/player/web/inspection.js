@@ -7,6 +7,7 @@ import { PALETTES } from "./palettes.js";
 const MIN_LONGEST_PX = 40; // bounds of the length of the longest vector, in css pixels; between them it is R
 const MAX_LONGEST_PX = 84;
 const MIN_VECTOR_PX = 3; // shorter vectors are not drawn
+const MANY_LINKS = 30; // more lines of a hop are thinner
 const HEAD_PX = 7; // length of the head of an arrow
 const MIN_DART_PX = 7;
 const MAX_DART_PX = 26;
@@ -135,15 +136,16 @@ class PanelDrawing {
     context.setLineDash([]);
   }
 
-  /** Draw lines from receivers to senders. */
-  #drawLinks(links, colour, { width, opacity }, dash = []) {
+  /** Draw lines from receivers to senders, thinner ones if they are many. */
+  #drawLinks(links, colour, style, dash = []) {
     const context = this.#context;
+    const width = style.width * Math.min(1, Math.max(Math.sqrt(MANY_LINKS / Math.max(links.length, 1)), 0.4));
     context.beginPath();
     for (const [receiver, sender] of links) {
       context.moveTo(...this.#place(receiver));
       context.lineTo(...this.#place(sender));
     }
-    Object.assign(context, { globalAlpha: opacity, lineWidth: width, strokeStyle: colour });
+    Object.assign(context, { globalAlpha: style.opacity, lineWidth: width, strokeStyle: colour });
     context.setLineDash(dash);
     context.stroke();
     context.setLineDash([]);

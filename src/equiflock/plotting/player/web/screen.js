@@ -117,6 +117,11 @@ export class Screen {
     this.#display.positionTitles(this.viewports);
   }
 
+  /** Return the name of a group, as the legend has it. */
+  nameGroup(group) {
+    return this.#display.nameGroup(group);
+  }
+
   /** Show or hide the legend of lost messages. */
   showLostLegend(isShown) {
     this.#display.showLostLegend(isShown);
