@@ -5,7 +5,7 @@ READY := .venv/.ready
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo view browser emulator robot test test-fast sanitize check lint types bench peers weights starling baseline atlas clean
+.PHONY: help demo view browser emulator robot test test-fast sanitize check lint types bench peers weights starling baseline atlas films figures clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -151,7 +151,13 @@ weights: $(READY)  ## train the weights of the package again (about seven minute
 
 atlas: $(READY)  ## measure and film the classical laws again (about three minutes on 2 cores)
 	$(BIN)/python benchmarks/atlas.py --force --out runs/atlas
-	cp runs/atlas/*.gif runs/atlas/atlas.md runs/atlas/atlas.csv docs/atlas
+	cp runs/atlas/*.webp runs/atlas/atlas.md runs/atlas/atlas.csv docs/atlas
+
+films: $(READY) browser  ## make every film of the README, the documentation and the atlas again (about ten minutes on 2 cores)
+	$(BIN)/python benchmarks/films.py
+
+figures: $(READY)  ## draw the figures of the documentation again from their tables
+	$(BIN)/python benchmarks/figures.py
 
 clean:  ## remove the virtual environment and all caches
 	rm -rf .venv build $(AXE)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

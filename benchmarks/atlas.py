@@ -3,7 +3,7 @@
 python benchmarks/atlas.py --out runs/atlas                          # about three minutes on two cores
 python benchmarks/atlas.py --out runs/atlas --only tanner --no-films # one law
 
-Writes atlas.md, atlas.csv and NAME.gif of each law. Measured claims are kept in OUT/jobs: an interrupted run continues
+Writes atlas.md, atlas.csv and NAME.webp of each law. Measured claims are kept in OUT/jobs: an interrupted run continues
 there, and the page shows all laws measured so far. `--force` measures again.
 """
 
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from atlas_claims import (
@@ -35,15 +36,17 @@ from equiflock._runtime.files import remove_path
 from equiflock._runtime.jobs import is_done, read_results
 from equiflock.controllers import load
 from equiflock.evaluation.job_weights import compute_weights_checksum
+from equiflock.flock import Flock
 from equiflock.plotting.film import film
 from equiflock.plotting.html_report import format_markdown_table
 from equiflock.scenarios import RandomDisk, make_scenario
+from equiflock.simulation.flight_jobs import scenario_to_dict
 from equiflock.simulation.simulate import simulate
 
-FRAMES_PER_SECOND = 8
-DOTS_PER_INCH = 50
+FRAMES_PER_SECOND = 10
+DOTS_PER_INCH = 58
 """Resolution of the films; low, as the page has one film per law."""
-TIME_STEP = 0.01
+FILM_SUFFIX = ".webp"
 INTRODUCTION = """\
 # An atlas of laws
 
@@ -75,8 +78,21 @@ class Entry:
     """Simulated seconds of the film."""
     speed: float = 1.0
     """Simulated seconds per second of film."""
-    window: float | None = None
-    """Width of the film's view; by default, as wide as needed."""
+    time_step: float = 0.01
+    """Time step of the film's flights, in seconds."""
+    start: Callable[[], Flock] | None = None
+    """Makes the start of the film's flights; by default that of the scenario."""
+    caption: str = ""
+    """What to see in the film."""
+
+
+def make_rows_head_on() -> Flock:
+    """Return two rows of four agents that fly at each other, one agent at each, while both drift upwards."""
+    lanes = 1.2 * (np.arange(4) - 1.5)
+    sides = np.repeat([-1.0, 1.0], 4)
+    positions = np.column_stack([sides, np.tile(lanes, 2)])
+    velocities = np.column_stack([-7.0 * sides, np.full(8, 2.0)])
+    return Flock(positions[None], velocities[None], groups=np.repeat([0, 1], 4)[None])
 
 
 CROWDED = RandomDisk(50, agents=50, disk_radius=1.5)
@@ -158,9 +174,13 @@ ENTRIES: tuple[Entry, ...] = (
             OrderPreserved("cucker-smale-singular:alpha=0.5", "the same for alpha = 1/2, without a guarantee"),
         ),
         ("cucker-smale-singular", "cucker-smale"),
-        scenario="flocking:agents=50:disk_radius=1.5",
-        seconds=3.0,
-        speed=0.5,
+        seconds=1.5,
+        speed=0.25,
+        time_step=1e-3,
+        start=make_rows_head_on,
+        caption="Two rows fly at each other, each agent at one of the other row. Under the singular law the agents of "
+        "a pair brake before they meet, and fly on beside each other; under Cucker and Smale's law they pass through "
+        "each other.",
     ),
     Entry(
         "cucker-dong",
@@ -214,7 +234,6 @@ ENTRIES: tuple[Entry, ...] = (
         ("bonding", "bonding-local"),
         seconds=10.0,
         speed=2.0,
-        window=12.0,
     ),
     Entry(
         "formation",
@@ -243,9 +262,8 @@ ENTRIES: tuple[Entry, ...] = (
             SuccessRate("formation:alpha=0", "vee, without the singular influence", scenario="formation"),
         ),
         ("formation", "formation:pattern=EQ"),
-        scenario="formation",
+        scenario="formation:agents=60",
         seconds=5.0,
-        window=7.0,
     ),
     Entry(
         "gu-leader",
@@ -290,7 +308,6 @@ ENTRIES: tuple[Entry, ...] = (
         ("segregation", "etdagnn-segregation"),
         scenario="segregation",
         seconds=6.0,
-        window=3.5,
     ),
 )
 
@@ -329,23 +346,23 @@ def build_claim_jobs(names: Sequence[str] = ()) -> list[ClaimJob]:
     ]
 
 
-def draw_film(entry: Entry, folder: Path) -> None:
-    """Film the controllers of an entry side by side, from the same start and for the same time, as NAME.gif."""
-    start = make_scenario(entry.scenario, flocks=1).draw()
-    # Keep only the frames that the film shows.
-    keep_every = max(round(entry.speed / FRAMES_PER_SECOND / TIME_STEP), 1)
-    flights = [
-        simulate(start, load(name), time_step=TIME_STEP, duration=entry.seconds, keep_every=keep_every)
-        for name in entry.panels
-    ]
+def draw_film(entry: Entry, path: Path) -> None:
+    """Film the controllers of an entry side by side, from the same start and for the same time."""
+    scenario = make_scenario(entry.scenario, flocks=1)
+    start = entry.start() if entry.start else scenario.draw()
+    flight: dict[str, Any] = {
+        "time_step": entry.time_step,
+        "duration": entry.seconds,
+        "config": scenario_to_dict(scenario),
+    }
+    flights = [simulate(start, load(name), **flight) for name in entry.panels]
     film(
         flights,
-        folder / f"{entry.name}.gif",
+        path,
         titles=entry.panels,
         frames_per_second=FRAMES_PER_SECOND,
         dots_per_inch=DOTS_PER_INCH,
         speed=entry.speed,
-        window=entry.window,
     )
 
 
@@ -357,8 +374,9 @@ def format_page(results: pd.DataFrame, folder: Path) -> str:
         if not jobs:
             continue
         parts.append(f"## {entry.title}\n")
-        if (folder / f"{entry.name}.gif").exists():
-            parts.append(f"![{' beside '.join(entry.panels)}]({entry.name}.gif)\n")
+        if (folder / f"{entry.name}{FILM_SUFFIX}").exists():
+            parts.append(f"![{' beside '.join(entry.panels)}]({entry.name}{FILM_SUFFIX})\n")
+            parts += [f"*{entry.caption}*\n"] if entry.caption else []
         parts += [f"**Claims.** {entry.promises}\n", f"**Fails.** {entry.failure_modes}\n"]
         parts.append(format_claims(jobs, results) + "\n")
     return "\n".join(parts)
@@ -390,7 +408,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run_jobs(jobs, folder / "jobs", options.workers, lambda job: print(f"measured {job.key}", flush=True))
     for entry in ENTRIES:
         if not options.no_films and (not options.only or entry.name in options.only):
-            draw_film(entry, folder)
+            draw_film(entry, folder / f"{entry.name}{FILM_SUFFIX}")
             print(f"filmed {entry.name}", flush=True)
     results = read_results([job for job in build_claim_jobs() if is_done(job, folder / "jobs")], folder / "jobs")
     results.to_csv(folder / "atlas.csv", index=False)

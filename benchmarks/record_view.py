@@ -82,7 +82,7 @@ def record_scenes(page: Page, film: Film) -> None:
     film.take_pictures(34, 2)
 
 
-def record_inspection(film: Film) -> None:
+def record_inspection(film: Film, target: Path) -> None:
     """Record one picture of an inspected agent."""
     open_setting(film.page, "scenario=flocking&controller=etdagnn&agents=60&seed=3")
     film.take_pictures(20, 1)
@@ -96,19 +96,20 @@ def record_inspection(film: Film) -> None:
     film.page.wait_for_function("() => flockView.inspector.drawing && flockView.connection.idle")
     film.take_pictures(1, 1)
     film.page.wait_for_function("() => flockView.connection.idle")
-    write_media(film.folder / f"{film.count - 1:04}.png", "scale=1120:-1:flags=area", FOLDER / "inspect.png")
+    write_media(film.folder / f"{film.count - 1:04}.png", "scale=1120:-1:flags=area", target)
 
 
-def main() -> None:
-    with live_page(8720) as (browser, address, _), tempfile.TemporaryDirectory() as folder:
-        film = Film(open_page(browser, address, "dark"), Path(folder))
+def record(folder: Path) -> None:
+    """Record view.gif, view.png and inspect.png into a folder."""
+    with live_page(8720) as (browser, address, _), tempfile.TemporaryDirectory() as scratch:
+        film = Film(open_page(browser, address, "dark"), Path(scratch))
         record_scenes(film.page, film)
-        write_media(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", FOLDER / "view.gif")
-        single = Film(open_page(browser, address, "light"), Path(folder))
+        write_media(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", folder / "view.gif")
+        single = Film(open_page(browser, address, "light"), Path(scratch))
         open_setting(single.page, "scenario=obstacles:sides=40&agents=120&seed=4&edges=1")
         single.take_pictures(65, 5)
-        write_media(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", FOLDER / "view.png")
-        record_inspection(Film(open_page(browser, address, "dark"), Path(folder)))
+        write_media(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", folder / "view.png")
+        record_inspection(Film(open_page(browser, address, "dark"), Path(scratch)), folder / "inspect.png")
 
 
 def open_page(browser: Browser, address: str, theme: Literal["dark", "light"]) -> Page:
@@ -127,4 +128,4 @@ def write_media(pictures: Path, how: str, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    record(FOLDER)

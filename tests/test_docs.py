@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import equiflock as ef
-from atlas import ENTRIES, build_claim_jobs, format_page
+from atlas import ENTRIES, FILM_SUFFIX, build_claim_jobs, format_page
 from equiflock import cli
 from equiflock._runtime.checks import InputError
 from equiflock.deployment.mavlink_vehicle import check_mavlink
@@ -262,7 +262,7 @@ def test_the_atlas_has_a_film_of_every_law_and_every_claim_as_it_is_made_now() -
     table = pd.read_csv(folder / "atlas.csv")
     assert format_page(table, folder) == (folder / "atlas.md").read_text()
     for entry in ENTRIES:
-        assert (folder / f"{entry.name}.gif").stat().st_size > 10_000
+        assert (folder / f"{entry.name}{FILM_SUFFIX}").stat().st_size > 10_000
     for job, row in zip(build_claim_jobs(), table.itertuples(), strict=True):
         assert (row.claim, row.law, row.description) == (job.number, job.claim.law, job.claim.description)
         assert job.claim.judge(row.value) in ("", "holds")

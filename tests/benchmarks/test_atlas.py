@@ -130,9 +130,9 @@ def test_the_page_has_a_film_a_description_and_the_numbers_of_each_law(capsys: p
     page, table = Path("found/atlas.md").read_text(), pd.read_csv("found/atlas.csv")
     assert table.verdict.tolist() == ["holds", "does not hold"]
     for name, verdict in zip(("cucker-smale", "reynolds"), table.verdict, strict=True):
-        assert Path(f"found/{name}.gif").stat().st_size > 1000
+        assert Path(f"found/{name}.webp").stat().st_size > 1000
         section = page.split(f"## The law {name}")[1].split("\n## ")[0]
-        assert f"![{name} beside tanner]({name}.gif)" in section
+        assert f"![{name} beside tanner]({name}.webp)" in section
         assert "**Claims.** Much." in section
         assert f"| {verdict} |" in section
     printed = capsys.readouterr().out
@@ -146,12 +146,12 @@ def test_laws_are_added_to_those_measured_before(monkeypatch: pytest.MonkeyPatch
     atlas.main(["--only", "reynolds", "--no-films", "--workers", "1"])
     page = Path("runs/atlas/atlas.md").read_text()
     assert "The law cucker-smale" not in page
-    assert ".gif" not in page
+    assert ".webp" not in page
     atlas.main(["--only", "cucker-smale", "--workers", "1"])
     page = Path("runs/atlas/atlas.md").read_text()
     assert "The law reynolds" in page
-    assert "](cucker-smale.gif)" in page
-    assert "](reynolds.gif)" not in page
+    assert "](cucker-smale.webp)" in page
+    assert "](reynolds.webp)" not in page
     assert len(pd.read_csv("runs/atlas/atlas.csv")) == 2
     monkeypatch.setattr(FinalVelocityVariance, "measure", None)
     atlas.main(["--no-films", "--workers", "1"])

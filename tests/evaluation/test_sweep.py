@@ -157,7 +157,12 @@ def grid_of(axes: dict[str, list[Any]]) -> pd.DataFrame:
 def panels_of(table: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[Any]]:
     """The title of a heat map, and its panels."""
     figure = Figure(layout="constrained")
-    monkeypatch.setattr(report, "Figure", lambda **options: figure)
+
+    def make_figure(figsize: tuple[float, float], **_: object) -> Figure:
+        figure.set_size_inches(figsize)
+        return figure
+
+    monkeypatch.setattr(report, "Figure", make_figure)
     draw_sweep(table, "ivv", tmp_path / "map.png")
     return figure.get_suptitle(), [axes for axes in figure.axes if axes.get_title() and axes.get_visible()]
 
@@ -172,7 +177,7 @@ def test_a_map_is_over_the_two_axes_of_most_values_with_a_panel_for_each_combina
     assert [axes.get_title() for axes in panels] == ["a, delay 0", "a, delay 1"]
     assert {(axes.get_xlabel(), axes.get_ylabel()) for axes in panels} == {("max acceleration", "packet loss")}
     assert [label.get_text() for label in panels[0].get_xticklabels()] == ["3", "5", "10", "none"]
-    assert title == METRIC_TITLES["ivv"]
+    assert title == f"{METRIC_TITLES['ivv']}: lower is better"
     # Every number of the table is in its place: (packet_loss, delay, max_acceleration) counts up.
     shown = [[text.get_text() for text in axes.texts] for axes in panels]
     assert shown == [[str(8 * i + 4 * d + j) for i in range(3) for j in range(4)] for d in range(2)]
@@ -193,7 +198,7 @@ def test_too_many_panels_are_medians_over_the_axes_of_fewest_values(
     title, panels = panels_of(table, tmp_path, monkeypatch)
     assert len(panels) == 12
     assert panels[0].get_title() == "a\nnoise 0, agents 10"
-    assert title == f"{METRIC_TITLES['ivv']}, median over send interval, body"
+    assert title == f"{METRIC_TITLES['ivv']}, median over send interval, body: lower is better"
     here = (table.packet_loss == 0.0) & (table.delay == 0) & (table.noise == 0.0) & (table.agents == 10)
     assert float(panels[0].texts[0].get_text()) == pytest.approx(table[here].ivv.median(), rel=1e-3)
 

@@ -100,7 +100,7 @@ def test_the_page_is_valid_and_self_contained(folder: Path) -> None:
     tags = Tags()
     tags.feed(html)
     assert tags.open == []
-    assert tags.seen.count("img") == 13
+    assert tags.seen.count("img") == 12
     assert html.count('class="equiflock-player"') == 3
     assert re.findall(r'(?:src|href)="(?!data:)', html) == []
     assert "This profile has fewer seeds, flocks and sizes than the paper's experiments" in html.replace("&#x27;", "'")
@@ -115,7 +115,7 @@ def test_the_report_is_drawn_from_saved_flights_only(folder: Path) -> None:
     assert (run.config["scenario"], run.config["start"]["sides"]) == ("obstacles", 24)
     # The fixture drew it while no flight was possible.
     assert {path.stem for path in folder.glob("*.mp4")} == set(report_flights.FILMS)
-    assert len(list(folder.glob("*.png"))) == 13
+    assert len(list(folder.glob("*.png"))) == 12
     with pytest.MonkeyPatch.context() as grounded, pytest.raises(TypeError):
         grounded.setattr(flight_builder, "Flight", None)
         ef.simulate(ef.random_disk(1, 5), ef.load("tanner"), duration=0.01)

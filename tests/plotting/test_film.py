@@ -173,4 +173,4 @@ def test_a_film_ends_with_the_last_flight_and_shows_its_outcome(
     monkeypatch.setattr(FilmFrame, "draw", noted)
     film([run], tmp_path / "film.gif", frames_per_second=10, speed=0.2)
     assert all("component" in text for text in shown[:11])
-    assert shown[11:] == ["the ending's condition was met"]  # though 0.21 s fall between two frames
+    assert shown[11:] == ["ended after 0.21 s"]  # though 0.21 s fall between two frames

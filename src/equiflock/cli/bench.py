@@ -59,7 +59,7 @@ class Bench:
         if epochs:
             _print_epochs(epochs, limits, timings[-1].threads)
         if self.plot is not None:
-            draw_bench(timings, limits, self.plot)
+            draw_bench(timings, [limits.compute_lower_bound(timing)[0] for timing in timings], self.plot)
         if self.json is not None:
             results = {
                 "limits": asdict(limits),

@@ -36,7 +36,7 @@ from equiflock.protocols import Controller
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation import metrics
 from equiflock.simulation.environment import DEFAULT_ENVIRONMENT, Environment
-from equiflock.simulation.metrics import format_title, get_metric, list_user_metrics
+from equiflock.simulation.metrics import METRICS, format_title, get_metric, list_user_metrics
 from equiflock.simulation.simulate import count_steps, simulate
 
 REALISED = "iman_realised"
@@ -60,7 +60,7 @@ LABEL_COLUMNS = ("controller", "seed", "flock", "remark")
 AXIS_DIGITS = 12
 """Digits of values of axes: enough to tell them apart."""
 MISSING_COLOUR = "#d9d9d9"
-MAX_COLUMNS, MAX_PANELS = 4, 24
+MAX_COLUMNS, MAX_PANELS = 2, 24
 """Panels of a figure in a row, and in all."""
 
 
@@ -276,7 +276,7 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
     panels = list(summary.groupby(["controller", *rest], dropna=False, sort=False))
     columns = min(len(panels), MAX_COLUMNS)
     rows = -(-len(panels) // columns)
-    width = 1.6 + 0.95 * summary[x_axis].nunique(dropna=False)
+    width = 1.3 + 0.8 * summary[x_axis].nunique(dropna=False)
     height = 1.3 + 0.5 * summary[y_axis].nunique(dropna=False)
     figure = Figure(figsize=(max(width, 3.6) * columns, max(height, 2.4) * rows), dpi=130, layout="constrained")
     # One colour scale for all panels, so that controllers are comparable.
@@ -296,9 +296,10 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
         axes.set_visible(False)
     assert image is not None
     bar = figure.colorbar(image, ax=grid, shrink=0.9, format=PercentFormatter(1.0) if is_share(metric) else "{x:g}")
-    bar.set_label("share of flocks (95% interval)" if is_share(metric) else "median over flocks (95% interval)")
+    interval = " (95% interval)" if any(" (" in format_estimate(row) for row in summary.itertuples()) else ""
+    bar.set_label(f"{'share of' if is_share(metric) else 'median over'} flocks{interval}")
     suffix = f", median over {', '.join(map(_format_axis_name, left_out))}" if left_out else ""
-    figure.suptitle(f"{list_metrics()[metric]}{suffix}", color=TEXT_COLOUR)
+    figure.suptitle(f"{list_metrics()[metric]}{suffix}{_format_direction(metric)}", color=TEXT_COLOUR)
     if isinstance(norm, LogNorm):
         bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         bar.ax.yaxis.set_minor_formatter(NullFormatter())
@@ -355,6 +356,12 @@ def _make_colour_norm(values: pd.Series) -> Normalize:
     if not np.isfinite(low):  # all values are missing
         return Normalize(0.0, 1.0)
     return LogNorm(low, high) if 0.0 < 5 * low < high else Normalize(low, high if high > low else low + 1.0)
+
+
+def _format_direction(metric: str) -> str:
+    """Return ": lower is better" or ": higher is better"; the package's own metrics are errors or efforts."""
+    larger_is_better = metric in METRICS.parts and METRICS.parts[metric].larger_is_better
+    return f": {'higher' if larger_is_better else 'lower'} is better"
 
 
 def _format_axis_name(axis: str) -> str:

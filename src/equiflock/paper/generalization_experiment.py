@@ -38,7 +38,6 @@ LARGEST_DIMENSIONS = {"tdagnn": 33, "tdagnn-tf": 33, "tdagnn-tf-mean": 33, "etda
 """Largest dimension of each controller's weight matrices, according to the paper."""
 BOUND_TERMS = ("data_bound", "lipschitz", "largest_dimension", "coefficient", "root", "norm_sum")
 """Attributes of `generalization_bound` that are columns of the table."""
-LOSS_LABELS = {"train_loss": "training loss", "test_loss": "test loss"}
 GAP_LABELS = {"bound": "generalization bound", "gap": "empirical gap"}
 TERM_LABELS = {
     "data_bound": r"data bound $\beta$",
@@ -261,16 +260,26 @@ def _judge_weight_sizes(curves: Curves) -> Statement:
 
 
 def draw_losses(table: pd.DataFrame, path: Path) -> Path:
-    """Draw training and test loss by epoch, a panel for each of the paper's networks."""
+    """Draw the training loss by epoch, and by how much the test loss differs from it, a curve per network."""
     curves = Curves(table, over="epoch")
-    panels = []
+    training, difference = {}, {}
     for name in PAPER_NETWORKS:
-        lines = {label: _compute_range(curves.get_curve(quantity, name)) for quantity, label in LOSS_LABELS.items()}
-        limits = 0.0, 1.05 * max(line.max() for line in lines.values())
-        panels.append(
-            CurvePanel(curves.x, "epoch", "loss", lines, "linear", limits, title=name, has_overlapping_lines=True)
-        )
-    return draw_panels(panels, path)
+        train, test = (curves.get_curve(quantity, name) for quantity in ("train_loss", "test_loss"))
+        training[name], difference[name] = _compute_range(train), _compute_range(100.0 * (test - train) / train)
+    return draw_panels(
+        [
+            CurvePanel(curves.x, "epoch", "training loss", training),
+            CurvePanel(
+                curves.x,
+                "epoch",
+                "test loss above training loss, %",
+                difference,
+                "linear",
+                shows_range_at_end=True,
+            ),
+        ],
+        path,
+    )
 
 
 def draw_bounds(table: pd.DataFrame, path: Path) -> Path:
@@ -310,7 +319,9 @@ def _draw_by_network(table: pd.DataFrame, labels: Mapping[str, str], path: Path)
         # Data bounds of sum and mean aggregation differ by orders of magnitude; other lines may coincide.
         scale: Literal["linear", "log"] = "log" if quantity == "data_bound" else "linear"
         overlaps = quantity in ("bound", "data_bound", "coefficient")
-        panels.append(CurvePanel(curves.x, "epoch", label, lines, scale, has_overlapping_lines=overlaps))
+        panels.append(
+            CurvePanel(curves.x, "epoch", label, lines, scale, shows_range_at_end=True, has_overlapping_lines=overlaps)
+        )
     return draw_panels(panels, path)
 
 

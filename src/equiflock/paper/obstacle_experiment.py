@@ -201,28 +201,44 @@ def _judge_collisions(outcomes: OutcomeTable) -> Statement:
     )
 
 
-def draw_obstacles(with_orbit: bool, table: pd.DataFrame, path: Path) -> Path:
-    """Draw the share of failed flights by the obstacle's number of sides, and which of these disconnected or collided.
+def draw_obstacles(table: pd.DataFrame, path: Path) -> Path:
+    """Draw the share of flights with the orbit technique that failed by the obstacle's number of sides, and the causes.
 
-    The range is over training seeds; flights are those with or without the orbit technique, by `with_orbit`.
+    The range is over training seeds. A cause of all failures, or of none, has no panel.
     """
     outcomes = OutcomeTable(table)
     collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
     quantities: dict[str, Callable[[str, int], Any]] = {
-        "fraction that failed": lambda name, s: outcomes.compute_failure_rates(name, s, with_orbit),
+        "flights that fail": lambda name, s: outcomes.compute_failure_rates(name, s, True),
         "disconnected, of failures": lambda name, s: outcomes.compute_outcome_shares(
-            [Outcome.DISCONNECTED], [name], s, with_orbit
+            [Outcome.DISCONNECTED], [name], s, True
         ),
-        "collided, of failures": lambda name, s: outcomes.compute_outcome_shares(collisions, [name], s, with_orbit),
+        "collided, of failures": lambda name, s: outcomes.compute_outcome_shares(collisions, [name], s, True),
     }
-    panels = []
-    for label, compute in quantities.items():
+    panels: list[CurvePanel] = []
+    for title, compute in quantities.items():
         lines = {
             name: np.transpose([_compute_range(compute(name, s)) for s in outcomes.sides]) for name in PAPER_NETWORKS
         }
-        x, x_label = np.array(outcomes.sides), "perimeter / $R_{min}$"
-        panels.append(CurvePanel(x, x_label, label, lines, "linear", (-0.03, 1.03), tuple(outcomes.sides)))
+        shares = np.concatenate([np.ravel(line) for line in lines.values()])
+        if panels and len(np.unique(shares[~np.isnan(shares)])) < 2:
+            continue
+        x, x_label, ticks = np.array(outcomes.sides), "perimeter / $R_{min}$", tuple(outcomes.sides)
+        panels.append(CurvePanel(x, x_label, "share", lines, "linear", (-0.03, 1.03), ticks, title))
     return draw_panels(panels, path)
+
+
+def format_failures_without_orbit(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the share of flights without the orbit technique that failed, by network and obstacle.
+
+    Each is the median [range] over seeds. A figure would show nothing, as nearly all flights fail.
+    """
+    outcomes = OutcomeTable(table)
+    rows = []
+    for name in PAPER_NETWORKS:
+        rates = [outcomes.compute_failure_rates(name, s, False) for s in outcomes.sides]
+        rows.append([name, *(f"{np.median(r):.0%} [{r.min():.0%}, {r.max():.0%}]" for r in rates)])
+    return ["failed, by sides", *map(str, outcomes.sides)], rows
 
 
 def _compute_range(values: Float64[np.ndarray, " S"]) -> tuple[float, float, float]:

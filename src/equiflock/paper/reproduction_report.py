@@ -18,7 +18,7 @@ from equiflock.paper.connectivity_experiment import LAW, NETWORK
 from equiflock.paper.flocking_experiment import EFFORT, VARIANCE
 from equiflock.paper.leader_experiment import DISTANCE
 from equiflock.paper.ledger import write_ledger
-from equiflock.paper.obstacle_experiment import draw_obstacles
+from equiflock.paper.obstacle_experiment import draw_obstacles, format_failures_without_orbit
 from equiflock.paper.report_flights import DRAWN_SIDES, FILMS, load_report_flight
 from equiflock.paper.reproduction import Reproduction
 from equiflock.paper.training_experiment import draw_training
@@ -34,8 +34,7 @@ HEADINGS = {
     "flocking-variance.png": "Flocking: velocity variance",
     "flocking-acceleration.png": "Flocking: acceleration",
     "leaders.png": "Leader following",
-    "obstacles-without.png": "Obstacle avoidance without the orbit technique",
-    "obstacles-with.png": "Obstacle avoidance with the orbit technique",
+    "obstacles.png": "Obstacle avoidance with the orbit technique",
     "generalization-losses.png": "Generalization: losses",
     "generalization-bound.png": "Generalization: bound and gap",
     "generalization-terms.png": "Generalization: the terms of the bound",
@@ -49,10 +48,10 @@ CAPTIONS = {
     "flocking-variance.png": "Flocking: velocity variance over time for flocks of several sizes.",
     "flocking-acceleration.png": "Flocking: mean acceleration norm over time.",
     "leaders.png": "Leader following: mean leader velocity distance and mean acceleration norm over time.",
-    "obstacles-without.png": "Obstacle avoidance without the orbit technique: share of failed flights, and causes.",
-    "obstacles-with.png": "Obstacle avoidance with the orbit technique. Bands: range over training seeds.",
-    "generalization-losses.png": "Behaviour cloning: loss on the training and the test set by epoch. Bands here and "
-    "below: range over training seeds.",
+    "obstacles.png": "Obstacle avoidance with the orbit technique: share of flights that fail, and causes. Bands: "
+    "range over training seeds.",
+    "generalization-losses.png": "Behaviour cloning: training loss by epoch, and the difference of the test loss. Bars "
+    "at the right, here and below: range over training seeds at the last epoch.",
     "generalization-bound.png": "The bound (as proven) and the empirical gap (test loss - training loss) by epoch.",
     "generalization-terms.png": "Terms in which the bounds differ.",
     "generalization-correlation.png": "Bound and gap, standardized over epochs (mean 0, standard deviation 1); ρ is "
@@ -79,7 +78,7 @@ def write_reproduction(
         with atomic_write(folder / f"{name}.csv") as scratch:
             table.to_csv(scratch, index=False, float_format="%.6g")
     write_ledger(reproduction.statements, folder / "ledger.json")
-    figures = draw_figures(reproduction, folder, on_file)
+    figures = draw_figures(reproduction.tables, folder, on_file)
     filmed = list(FILMS) if with_films and reproduction.profile.has_networks(reproduction.tables) else []
     for name in filmed:
         on_file(f"{name}.mp4")
@@ -88,10 +87,15 @@ def write_reproduction(
     return [page.write(folder / "report.html"), folder / "ledger.json"]
 
 
-def draw_figures(reproduction: Reproduction, folder: Path, on_file: Callable[[str], object]) -> list[Path]:
-    """Draw the figures of all experiments that have a table, and pictures of initial conditions; return their paths."""
+def draw_figures(
+    tables: Mapping[str, pd.DataFrame], folder: Path, on_file: Callable[[str], object] = lambda name: None
+) -> list[Path]:
+    """Draw the figures of all experiments that have a table, and pictures of initial conditions; return their paths.
+
+    Pictures of flocks are drawn from the flights that `save_report_flights` saved in the folder.
+    """
     drawings: dict[str, Callable[[Path], object]] = {}
-    for experiment, table in reproduction.tables.items():
+    for experiment, table in tables.items():
         drawings |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
     drawings |= {"flocks.png": _draw_flocks, "courses.png": _draw_courses}
     for name, draw in drawings.items():
@@ -122,7 +126,7 @@ def _draw_flocking(metric: str, table: pd.DataFrame, path: Path) -> Path:
     panels = []
     for agents in sorted(int(n) for n in table.agents.unique()):
         lines = {name: curves.quartiles(name, metric=metric, agents=agents) for name in table.controller.unique()}
-        panels.append(CurvePanel(curves.x, "time (s)", f"{metric.replace('_', ' ')}, N = {agents}", lines))
+        panels.append(CurvePanel(curves.x, "time (s)", metric.replace("_", " "), lines, title=f"N = {agents}"))
     return draw_panels(panels, path)
 
 
@@ -154,8 +158,7 @@ FIGURES: Mapping[str, Mapping[str, Callable[[pd.DataFrame, Path], object]]] = {
     },
     "leaders": {"leaders.png": partial(draw_measure_curves, measures=(DISTANCE, EFFORT))},
     "obstacles": {
-        "obstacles-without.png": partial(draw_obstacles, False),
-        "obstacles-with.png": partial(draw_obstacles, True),
+        "obstacles.png": draw_obstacles,
     },
     "generalization": generalization_experiment.FIGURES,
 }
@@ -184,6 +187,10 @@ def _build_report(
     for path in figures:
         page.add_heading(HEADINGS[path.name])
         page.add_media([path], CAPTIONS[path.name])
+    if "obstacles" in reproduction.tables:
+        page.add_heading("Obstacle avoidance without the orbit technique")
+        page.add_table(*format_failures_without_orbit(reproduction.tables["obstacles"]))
+        page.add_text("Share of flights that fail by sides of the obstacle: median [range] over training seeds.")
     if "generalization" in reproduction.tables:
         page.add_heading("Generalization: the bound and its terms at the last epoch")
         page.add_table(*generalization_experiment.format_bound_rows(reproduction.tables["generalization"]))

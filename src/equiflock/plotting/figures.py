@@ -30,7 +30,11 @@ from equiflock.plotting.style import (
 MIN_LABELLED_SHARE = 0.06
 """Least share of a bar that has room for a label."""
 MAX_LEGEND_ROWS, MAX_LEGEND_COLUMNS = 6, 7
-"""Most names of a legend inside a panel, and most in a row above all panels."""
+"""Most names of a legend inside a single panel, and most in a row above all panels."""
+FIGURE_WIDTH = 9.4
+"""Width of a figure of several panels, in inches: shown 830 pixels wide, its text has about 12 pixels."""
+BAR_SHARE = 0.03
+"""Distance of the bars of ranges at the right of a panel, in widths of the curves."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class CurvePanel:
     x_ticks: tuple[int, ...] | None = None
     """Ticks of a logarithmic x axis, with a marker at every point; None for a linear axis."""
     title: str | None = None
+    shows_range_at_end: bool = False
+    """Whether the bands, which would hide lines, are bars at the right instead: those of the last point."""
     has_overlapping_lines: bool = False
     """Whether lines may coincide; each is then drawn thinner than the one before, so that all are visible."""
 
@@ -66,18 +72,26 @@ def write_png(figure: Figure, path: str | os.PathLike[str]) -> Path:
 
 
 def draw_panels(panels: Sequence[CurvePanel], path: str | os.PathLike[str]) -> Path:
-    """Draw panels side by side and write them as a PNG file. Return its path.
+    """Draw panels, two or three side by side, and write them as a PNG file. Return its path.
 
-    On a logarithmic y axis, values that are not positive are gaps in a curve; a band ends at its curve's minimum there.
+    Panels with the same curves have one legend above them; panels with the same quantity share the y axis. On a
+    logarithmic y axis, values that are not positive are gaps in a curve; a band ends at its curve's minimum there.
     """
-    width = 5.2 if len(panels) < 4 else 4.0
-    # Many curves have one legend above all panels, as it would hide them.
+    columns = 2 if len(panels) in (2, 4) else min(len(panels), 3)
+    rows = -(-len(panels) // columns)
     names = list(panels[0].curves)
-    has_common_legend = len(names) > MAX_LEGEND_ROWS and all(list(panel.curves) == names for panel in panels)
-    figure = Figure(figsize=(width * len(panels), 3.6), dpi=130, layout="constrained")
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    is_crowded = len(panels) > 1 or len(names) > MAX_LEGEND_ROWS
+    has_common_legend = is_crowded and all(list(panel.curves) == names for panel in panels)
+    shares_y = len({(panel.y_label, panel.y_scale, panel.y_limits) for panel in panels}) == 1
+    figure = Figure(figsize=(5.6 if columns == 1 else FIGURE_WIDTH, 3.3 * rows), dpi=130, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=shares_y).ravel()
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    for place, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
         _draw_curves(axes, panel)
-        axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.y_scale)
+        axes.set(xlabel=panel.x_label, yscale=panel.y_scale)
+        if place % columns == 0 or not shares_y:
+            axes.set_ylabel(panel.y_label)
         if panel.title is not None:
             axes.set_title(panel.title, fontsize="medium")
         _set_x_axis(axes, panel)
@@ -111,12 +125,17 @@ def _draw_curves(axes: Axes, panel: CurvePanel) -> None:
             middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
             low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
         # The first of overlapping lines is the thickest; the last has the default width.
-        width = 1.8 + 1.4 * (len(panel.curves) - 1 - place) * panel.has_overlapping_lines
+        width = 1.8 + 1.1 * (len(panel.curves) - 1 - place) * panel.has_overlapping_lines
         colour, style = colours[name], get_line_style(name)
         axes.plot(
             panel.x, middle, label=name, linewidth=width, marker=marker, markersize=4, color=colour, linestyle=style
         )
-        axes.fill_between(panel.x, low, high, color=colour, alpha=0.18, linewidth=0)
+        if panel.shows_range_at_end:
+            at = panel.x[-1] + BAR_SHARE * (place + 1) * (panel.x[-1] - panel.x[0])
+            limits = np.array([[middle[-1] - low[-1]], [high[-1] - middle[-1]]])
+            axes.errorbar(at, middle[-1], limits, color=colour, marker="o", markersize=3.5, capsize=3, linewidth=1.6)
+        else:
+            axes.fill_between(panel.x, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def _set_x_axis(axes: Axes, panel: CurvePanel) -> None:
@@ -124,9 +143,11 @@ def _set_x_axis(axes: Axes, panel: CurvePanel) -> None:
     if len(panel.x) == 1:  # limits of a single point would have zero width
         axes.set_xticks(panel.x)
     else:
-        axes.set_xlim(panel.x[0], panel.x[-1])
+        bars = (len(panel.curves) + 1) * panel.shows_range_at_end * BAR_SHARE * (panel.x[-1] - panel.x[0])
+        axes.set_xlim(panel.x[0], panel.x[-1] + bars)
         if not panel.x_ticks and np.issubdtype(panel.x.dtype, np.integer):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            ticks = MaxNLocator(integer=True).tick_values(panel.x[0], panel.x[-1])
+            axes.set_xticks(ticks[(ticks >= panel.x[0]) & (ticks <= panel.x[-1])])
     if panel.x_ticks:
         axes.set_xscale("log")
         axes.set_xticks(panel.x_ticks, [str(tick) for tick in panel.x_ticks])

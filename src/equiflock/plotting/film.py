@@ -14,6 +14,7 @@ from equiflock.plotting.film_camera import fit_windows
 from equiflock.plotting.film_file import check_film, count_frames, write_frames
 from equiflock.plotting.film_frame import (
     FilmFrame,
+    compute_film_end,
     count_columns,
     count_legend_rows,
     get_unit,
@@ -84,9 +85,7 @@ def film(
     pictures = [FlockPicture(figure, *cell, palette, unit) for cell in zip(layout.pictures, runs, strict=True)]
     frame.finish([artist for picture in pictures for artist in picture.artists])
 
-    # Stop the film when the last flight has ended.
-    ended = max(int(run.steps[0]) * run.time_step for run in runs)
-    seconds = min(float(runs[0].times[-1]), ended)
+    seconds = compute_film_end(runs)
     count = count_frames(seconds / speed, frames_per_second)
     times = np.minimum(np.arange(count) / frames_per_second * speed, seconds)
     centres, widths = fit_windows(runs, times, round(SMOOTH_SECONDS * frames_per_second))

@@ -108,9 +108,7 @@ class SpaceScene:
         axes.set_proj_type("persp", focal_length=0.6)
 
         crowding = min(1.0, math.sqrt(100 / N)) * get_unit(1, width) * max(1.0, width / 640)
-        ground = tuple(
-            0.75 * np.array(to_rgb(self.palette.background)) + 0.25 * np.array(to_rgb(self.palette.hairline))
-        )
+        ground = tuple(0.5 * np.array(to_rgb(self.palette.background)) + 0.5 * np.array(to_rgb(self.palette.hairline)))
         self.ground = axes.plot_surface(*np.zeros((3, 2, 2)), color=ground, shade=False, zorder=0)
         self.grid = self._add_lines(self.palette.hairline, 1.0, 1)
         self.edges = self._add_lines(self.palette.edge, crowding, 3)

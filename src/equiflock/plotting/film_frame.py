@@ -23,6 +23,7 @@ from equiflock.outcomes import Outcome
 from equiflock.plotting.flock_picture import list_groups
 from equiflock.plotting.palettes import Palette, colour_by_heading
 from equiflock.plotting.sprites import DART, DISC, LEFT_HALF, SEGMENT, Sprites
+from equiflock.scenarios.registry import SCENARIOS
 from equiflock.simulation.metrics import component_count, velocity_variance
 from equiflock.simulation.trajectory import Trajectory
 
@@ -39,6 +40,8 @@ MAX_COLUMNS = 3
 MAX_DECADES = 6
 """Most decades of the curves' axis, as on the page."""
 WHEEL_SPOKES = 48
+NOISE = 1e-15
+"""Smaller variances come from rounding and are shown as 0."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ class FilmFrame:
     def __init__(
         self, figure: Figure, layout: Layout, runs: Sequence[Trajectory], titles: Sequence[str], palette: Palette
     ) -> None:
+        """Draw everything that does not move; add the artists of the pictures and call `finish` then."""
         self.figure, self.layout, self.runs, self.palette = figure, layout, runs, palette
         self.canvas: Any = figure.canvas
         self.series = palette.list_series(len(runs))
@@ -150,15 +154,18 @@ class FilmFrame:
             count = int(counts[frame])
             # Allow half a step for rounding of times.
             ended = time >= (int(run.steps[0]) - 0.5) * run.time_step
-            message = run.outcome[0].message if ended and run.outcome[0] != Outcome.TIME_UP else ""
-            text = message or f"variance {format_value(variance[frame])}, {count} component{'s' * (count != 1)}"
+            outcome = f"{run.outcome[0].name.lower().replace('_', ' ')} after {run.steps[0] * run.time_step:.2f} s"
+            is_over = ended and run.outcome[0] not in (Outcome.TIME_UP, Outcome.FLYING)
+            components = f"{count} component{'s' * (count != 1)}"
+            text = outcome if is_over else f"variance {format_value(variance[frame])}, {components}"
             status.set_text(self._shorten(text, TEXT, box.width - 2 * MARGIN * self.layout.unit))
         self.scale_note.set_text(scale_note)
         self.time_note.set_text(f"t = {time:.2f} s")
         x = self.to_plot(np.array([time]), np.array([1.0]))[0, 0]
         self.time_line.set_xdata([x, x])
-        for dot, variance, frame in zip(self.dots, self.variances, frames, strict=True):
-            dot.set_data(*self.to_plot(np.array([time]), variance[[frame]]).T)
+        for dot, run, variance, frame in zip(self.dots, self.runs, self.variances, frames, strict=True):
+            flown = min(time, float(run.steps[0]) * run.time_step)  # the dot stays where the flight has ended
+            dot.set_data(*np.maximum(self.to_plot(np.array([flown]), variance[[frame]]), self.plot.min).T)
 
     def _draw_panel_borders(self) -> None:
         """Draw the lines above and below each panel, and those between panels."""
@@ -177,10 +184,11 @@ class FilmFrame:
         )
         positive = np.concatenate([values[np.isfinite(values) & (values > 0)] for values in self.variances])
         high = float(positive.max()) if len(positive) else 1.0
-        low = max(float(positive.min()) if len(positive) else 0.1, high / 10**MAX_DECADES)
+        # A flock that starts with equal velocities does not set the axis.
+        low = max(float(np.quantile(positive, 0.02)) if len(positive) else 0.1, high / 10**MAX_DECADES)
         low, high = (low, high) if high > 2 * low else (high / 10, high)
         self.log_limits = math.log10(low), math.log10(high)
-        self.first, self.last = float(self.runs[0].times[0]), float(self.runs[0].times[-1])
+        self.first, self.last = float(self.runs[0].times[0]), compute_film_end(self.runs)
 
         self._write(box.x0, box.y1 - 7 * unit, "Velocity variance", palette.text, va="top")
         self.time_note = self._write(box.x1, box.y1 - 7 * unit, "", palette.text, ha="right", va="top", moving=True)
@@ -191,9 +199,12 @@ class FilmFrame:
         for x, time, align in ((self.plot.x0, self.first, "left"), (self.plot.x1, self.last, "right")):
             self._write(x, self.plot.y0 - 5 * unit, f"{time:g} s", palette.faint, ha=align, va="top")
         for run, variance, colour in zip(self.runs, self.variances, self.series, strict=True):
-            shown = np.arange(len(run.times)) <= np.searchsorted(run.times, run.steps[0] * run.time_step - 1e-9)
+            # A flight that has ended has no curve any more.
+            shown = run.times <= (run.steps[0] + 0.5) * run.time_step
             x, y = self.to_plot(run.times[shown], variance[shown]).T
-            self._add(Line2D(x, y, color=colour, linewidth=1.8 * unit, solid_joinstyle="round"))
+            curve = Line2D(x, y, color=colour, linewidth=1.8 * unit, solid_joinstyle="round")
+            self._add(curve)
+            curve.set_clip_box(self.plot.padded(2 * unit))
         self.time_line = Line2D([0, 0], [self.plot.y0, self.plot.y1], color=palette.faint, linewidth=unit)
         self._add(self.time_line, moving=True)
         self.dots = []
@@ -205,10 +216,10 @@ class FilmFrame:
     def to_plot(
         self, times: Float64[np.ndarray, " T"], values: Float64[np.ndarray, " T"]
     ) -> Float64[np.ndarray, "T 2"]:
-        """Return the pixels of values at times; values that are zero or below the axis are at its lower end."""
+        """Return the pixels of values at times; values below the axis are below the plot, which clips them."""
         low, high = self.log_limits
         with np.errstate(divide="ignore", invalid="ignore"):
-            heights = (np.maximum(np.log10(values), low) - low) / (high - low)
+            heights = np.maximum((np.log10(values) - low) / (high - low), -1.0)
         shares = (times - self.first) / max(self.last - self.first, 1e-12)
         return np.column_stack([self.plot.x0 + shares * self.plot.width, self.plot.y0 + heights * self.plot.height])
 
@@ -241,11 +252,18 @@ class FilmFrame:
         return text
 
 
+def compute_film_end(runs: Sequence[Trajectory]) -> float:
+    """Return the time at which the last flight has ended, in seconds; films stop there."""
+    return min(float(runs[0].times[-1]), max(int(run.steps[0]) * run.time_step for run in runs))
+
+
 def format_value(value: float) -> str:
-    """Return a value with three digits, or as 1.2·10⁻⁵ if it is small, as the page does; – if it is not finite."""
+    """Return a value with three digits, or as 1.2·10⁻⁵ if it is small, as the page does; – if not finite."""
     if not math.isfinite(value):
         return "–"
-    if value == 0 or value >= 0.001:
+    if value < NOISE:
+        return "0"
+    if value >= 0.001:
         return f"{value:#.3g}".rstrip(".")
     exponent = math.floor(math.log10(value))
     return f"{value / 10.0**exponent:.1f}·{format_power(exponent)}"
@@ -299,7 +317,10 @@ def list_legend(runs: Sequence[Trajectory], unit: float, palette: Palette) -> li
     if all(len(list_groups(run)) < 2 for run in runs):
         entries.append(("heading", wheel))
     else:
-        entries += [(f"group {group}", dart(palette.groups[k % len(palette.groups)])) for k, group in enumerate(groups)]
+        names = get_group_names(runs[0])
+        for place, group in enumerate(groups):
+            name = names[group] if 0 <= group < len(names) else f"group {group}"
+            entries.append((name, dart(palette.groups[place % len(palette.groups)])))
     if Role.LEADER in roles:
         entries.append(("leader", leader))
     if Role.OBSTACLE in roles:
@@ -312,6 +333,12 @@ def list_legend(runs: Sequence[Trajectory], unit: float, palette: Palette) -> li
     }
     entries += [(kind.name.lower(), mark) for kind, mark in failures.items() if kind in conditions]
     return entries
+
+
+def get_group_names(run: Trajectory) -> tuple[str, ...]:
+    """Return the names that the scenario of a flight gives its groups, by number; none if it has none."""
+    names = getattr(SCENARIOS.parts.get(str(run.config.get("scenario"))), "group_names", ())
+    return names if isinstance(names, tuple) else ()
 
 
 def count_legend_rows(frame_width: float, entries: int) -> int:

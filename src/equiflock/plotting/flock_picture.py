@@ -74,10 +74,11 @@ class FlockPicture:
         self.silent = add(DART, 6, 1.5 * unit, to_rgba(palette.failed))
         self.followers, self.follower_halves = add(DART, 7), add(LEFT_HALF, 7)
         self.rings = add(DISC, 8, 1.25 * unit, ink)
-        self.leaders, self.leader_halves = add(DART, 9, 2.5 * unit, ink), add(LEFT_HALF, 9)
+        self.outlines = add(DART, 9, 2.5 * unit, ink)
+        self.leaders, self.leader_halves = add(DART, 10), add(LEFT_HALF, 10)
         self.artists = (
             *(self.grid, self.disks, self.trails, self.edges, self.posts, self.stopped, self.silent),
-            *(self.followers, self.follower_halves, self.rings, self.leaders, self.leader_halves),
+            *(self.followers, self.follower_halves, self.rings, self.outlines, self.leaders, self.leader_halves),
         )
 
     def get_frame(self, time: float) -> int:
@@ -194,8 +195,10 @@ class FlockPicture:
         self.followers.place(places[follows], self.size * headings[follows], dark[follows])
         self.follower_halves.place(places[follows], self.size * headings[follows], light[follows])
         self.rings.place(places[leads], _along_x(np.full(int(leads.sum()), self.size + 4.6 * self.unit)))
-        self.leaders.place(places[leads], 1.5 * self.size * headings[leads], dark[leads])
-        self.leader_halves.place(places[leads], 1.5 * self.size * headings[leads], light[leads])
+        larger = 1.5 * self.size * headings[leads]
+        self.outlines.place(places[leads], larger)
+        self.leaders.place(places[leads], larger, dark[leads])
+        self.leader_halves.place(places[leads], larger, light[leads])
 
     def _colour_agents(
         self, velocities: Float64[np.ndarray, "N 2"], failed: NDArray[np.bool_], lighter: float

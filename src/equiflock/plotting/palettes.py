@@ -23,6 +23,7 @@ class Palette:
     """Line between panels, and around legends."""
     grid: str
     edge: str
+    """Links, fainter than on the page, as films always show them."""
     failed: str
     ink: str
     """Rings and outlines of leaders."""
@@ -74,17 +75,17 @@ PALETTES = {
         hairline="#d8d4ca",
         grid="#3b332012",
         edge="#3a425533",
-        failed="#8f939b",
+        failed="#757a83",
         ink="#14171f",
         disk="#7c5cf024",
         obstacle="#7c4fe0",
-        groups=("#4b2e63", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#d55e00", "#0072b2", "#8c8c8c"),
+        groups=("#4b2e63", "#009e73", "#b8608f", "#b87900", "#2f8fc4", "#d55e00", "#0072b2", "#808080"),
         lightness=0.6,
         chroma=0.15,
         trail=0.36,
         text="#1d2330",
-        faint="#667085",
-        series=("#0072b2", "#c85400"),
+        faint="#5b6478",
+        series=("#0072b2", "#b34a00"),
     ),
 }
 THEMES = tuple(PALETTES)
