@@ -241,6 +241,23 @@ def test_the_camera_shows_a_tight_flock_and_what_is_near_or_ahead_of_it(run: Cal
     assert given[1]
 
 
+def test_the_camera_follows_a_flock_that_spreads_to_its_places(run: Callable[..., Any]) -> None:
+    body = """
+        const viewport = { width: 800, height: 600 }, camera = new m.Camera(1);
+        const circle = (radius) => new Float32Array(18).map((_, i) => radius * (i % 2 ? Math.sin : Math.cos)(i >> 1));
+        const panel = (radius) => ({
+          origin: [0, 0], positions: circle(radius), velocities: new Float32Array(18), disks: new Float32Array(0),
+          accelerations: new Float32Array(18), roles: new Uint8Array(9), conditions: new Uint8Array(9),
+        });
+        for (const radius of [1, 20]) {
+          camera.trackFlock(panel(radius), 0, [{ x: given, y: 0, radius: 0, moves: true }]);
+          camera.easeToFlock(radius === 1 ? 0 : 60, viewport);
+        }
+        return camera.scale;"""
+    assert run("player/camera", body, 20) == pytest.approx(600 / 2 / (1.25 * 20), rel=0.2)
+    assert run("player/camera", body, 0) > 2 * 600 / 2 / (1.25 * 20)  # it bursts
+
+
 BOX = {"left": 0, "right": 100, "top": 0, "bottom": 50}
 
 

@@ -5,7 +5,8 @@ import { reducedMotion } from "./motion.js";
 
 const SAMPLE_SIZE = 400; // agents sampled to locate the flock
 const MARGIN = 1.25; // extent of the view over that of the flock
-const MAX_SPREAD_FACTOR = 2.5; // maximum extent over the initial one: a flock that bursts is not zoomed out for
+const MAX_SPREAD_FACTOR = 2.5; // maximum extent over the initial one: a flock that bursts is not zoomed out for ..
+const MAX_PLACES_FACTOR = 1.5; // .. unless it spreads to places: maximum extent over the distance of the farthest one
 const MIN_EXTENT = 0.75; // minimum extent of a fitted view from its centre, in communication radii R
 const USUAL_EXTENT = 2; // the least extent, in R, by which the limits of spread and landmarks are measured
 // Landmarks, such as obstacles, are shown if they are near the flock or a little farther ahead of it. Numbers are
@@ -75,8 +76,8 @@ export class Camera {
   /**
    * Update centre and size of the view, and move along with the flock if following and not held. Call it for every
    * picture, with the simulated seconds `ahead` from the frame to it. Obstacle agents are ignored, and failed ones
-   * unless all have failed. Near or ahead of the flock, disks and other `landmarks`, a list of {x, y, radius} in
-   * world coordinates, are in the view, too.
+   * unless all have failed. Near or ahead of the flock, disks and other `landmarks`, a list of {x, y, radius, moves} in
+   * world coordinates, are in the view, too. Those that move with the flock are places to which it may spread.
    *
    * The centre is a median, which a few stragglers do not move. It jitters as agents overtake each other, so the camera
    * moves by the median displacement of the sample, which is smooth, and `easeToFlock` removes the remaining offset.
@@ -124,9 +125,15 @@ export class Camera {
     const distances = xs.map((_, i) => Math.hypot(xs[i] - x, ys[i] - y));
     const extent = Math.max(MARGIN * quantile(distances, 0.9), MIN_EXTENT * this.#commRadius);
     this.#firstExtent ||= Math.max(extent, USUAL_EXTENT * this.#commRadius);
-    const flock = { x, y, radius: Math.min(extent, MAX_SPREAD_FACTOR * this.#firstExtent) };
+    const farthest = landmarks.reduce(
+      (far, mark) => Math.max(far, mark.moves ? Math.hypot(mark.x - x, mark.y - y) : 0),
+      0,
+    );
+    const most = Math.max(MAX_SPREAD_FACTOR * this.#firstExtent, MAX_PLACES_FACTOR * farthest);
+    const flock = { x, y, radius: Math.min(extent, most) };
     const heading = sum.speed ? [sum.x / sum.speed, sum.y / sum.speed] : [0, 0]; // of length 1 if all velocities agree
-    this.#frame(flock, heading, [...listDisks(panel), ...landmarks]);
+    const marks = landmarks.filter(({ moves }) => !moves);
+    this.#frame(flock, heading, [...listDisks(panel), ...marks]);
   }
 
   /** Move along with the followed agent, given its place, and set centre and size of the view. */

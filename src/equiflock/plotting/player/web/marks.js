@@ -32,15 +32,13 @@ export function listMarkKinds({ markCodes }) {
   return present.map((kind) => [kind, LEGEND[kind]]);
 }
 
-/** Return what a camera should show beside the flock, {x, y, radius} in world coordinates: marks that do not move. */
+/** Return the marks for a camera, {x, y, radius, moves} in world coordinates; segments by their ends. */
 export function listLandmarks(panel) {
   const [x, y] = panel.origin;
-  return listMarks(panel)
-    .filter(({ moves }) => !moves)
-    .flatMap(({ shape, numbers: [u, v, third, fourth] }) => {
-      const first = { x: x + u, y: y + v, radius: shape === CIRCLE ? third : 0 };
-      return shape === SEGMENT ? [first, { x: x + third, y: y + fourth, radius: 0 }] : [first];
-    });
+  return listMarks(panel).flatMap(({ shape, moves, numbers: [u, v, third, fourth] }) => {
+    const first = { x: x + u, y: y + v, radius: shape === CIRCLE ? third : 0, moves };
+    return shape === SEGMENT ? [first, { x: x + third, y: y + fourth, radius: 0, moves }] : [first];
+  });
 }
 
 /** Return the mean velocity of the working agents of a panel; [0, 0] if none works. */
