@@ -13,7 +13,7 @@ from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, leave, look, on_screen, pause, pixels, the_session, wait_for
 from tests.viewer.servers import Running, running, wait_until
 
-FAILED = {"dark": np.array([0x7D, 0x86, 0x96]) / 255, "light": np.array([0x8F, 0x93, 0x9B]) / 255}
+FAILED = {"dark": np.array([0x7D, 0x86, 0x96]) / 255, "light": np.array([0x75, 0x7A, 0x83]) / 255}
 
 LOST = "[...panel.lostEdges.pairs, ...panel.lostEdges.singles]"
 

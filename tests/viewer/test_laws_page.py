@@ -199,7 +199,7 @@ def test_every_law_is_in_the_menu_with_a_slider_for_every_number(server: Running
     assert {"reynolds", "cucker-smale", "bonding-local", "tanner-fixed"} <= set(offered)
     for name in offered:
         numbers = {option.name: option.default for option in controller_options(name) if is_finite(option.default)}
-        page.evaluate("(name) => flockView.showSetting({ controller: name })", name)
+        page.evaluate("(name) => flockView.updateSetting({ controller: name })", name)
         for number, usual in numbers.items():
             slider = page.locator(f"#controller-slider-{number}")
             expect(slider).to_be_visible()
