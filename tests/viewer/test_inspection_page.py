@@ -73,8 +73,10 @@ def test_an_agent_of_two_live_flights_is_inspected_and_followed(server: Running,
 
 
 def test_a_saved_agent_is_inspected_by_touch(open_page: Open) -> None:
-    run = ef.simulate(ef.random_disk(agents=30, seed=1), ef.load("etdagnn"), duration=0.4)
-    with running(ViewerConfig(flights=[run])) as server:
+    run, other = (
+        ef.simulate(ef.random_disk(agents=agents, seed=1), ef.load("etdagnn"), duration=0.4) for agents in (30, 40)
+    )
+    with running(ViewerConfig(flights=[run, other])) as server:
         page = open_page(server, viewport={"width": 390, "height": 844}, has_touch=True)
         pause(page)
         page.get_by_role("button", name="Inspect an agent").tap()
@@ -82,7 +84,7 @@ def test_a_saved_agent_is_inspected_by_touch(open_page: Open) -> None:
         card = page.locator("#inspection")
         expect(card.locator("h2")).to_have_text("Agent 4")
         size = np.linalg.norm(run.accelerations[look(page, "view.frame.step"), 0, 4])
-        shown = card.locator("tr.acceleration .value").inner_text()
+        shown = card.locator("tr.acceleration .value").first.inner_text()
         assert float(shown) == pytest.approx(size, rel=0.01, abs=0.006)
         # The card covers no part of the flock.
         box, scene = card.bounding_box(), page.locator("#scene").bounding_box()

@@ -20,6 +20,8 @@ from equiflock.simulation.trajectory import Trajectory
 
 MAX_HOPS = 10
 """Maximum number of hops, for each of which a frame is read."""
+MAX_AGENTS = 20_000
+"""Maximum number of agents that observe again; more would take long, again and again."""
 
 
 class SavedObservations(NamedTuple):
@@ -53,8 +55,10 @@ def observe_saved_frame(run: Trajectory, frame: int) -> SavedObservations:
         raise InputError("the saved flight does not say what its controller observes")
     if run.config.get("radio") is not None:
         raise InputError("the saved flight had a radio, and does not say which messages arrived")
-    if senses.hops > MAX_HOPS:
-        raise InputError(f"at most {MAX_HOPS} hops are computed again; the controller has {senses.hops}")
+    agents = run.positions.shape[2]
+    if senses.hops > MAX_HOPS or agents > MAX_AGENTS:
+        most = f"at most {MAX_HOPS} hops of {MAX_AGENTS:,} agents are computed again"
+        raise InputError(f"{most}; the flight has {senses.hops:,} of {agents:,}")
     first = frame - senses.hops + 1
     if first < 0 and run.config.get("start_time"):
         raise InputError("the saved flight begins later than what the agent remembers")

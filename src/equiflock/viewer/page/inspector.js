@@ -43,7 +43,9 @@ export class Inspector {
 
   /** What InspectionLayer draws; null if no agent is inspected, or if agents came or went since the last answer. */
   get drawing() {
-    return this.#drawing?.agents === this.#view.frame?.panels[0].agents ? this.#drawing : null;
+    if (!this.#drawing || !this.#view.frame) return null;
+    const agents = Math.max(...this.#view.frame.panels.map((panel) => panel.agents));
+    return this.#drawing.agents === agents ? this.#drawing : null;
   }
 
   /** Inspect the agent of an index in the frame that is shown; -1 ends the inspection. */
