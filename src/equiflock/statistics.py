@@ -203,7 +203,7 @@ def resample_share(
     tables.append(np.ones_like(tables[0]) if among is None else _check_values(among))
     counts = count_resamples(tables[0].shape[1], resamples)
     selected, total = (counts @ table.T for table in tables)
-    return np.divide(selected, total, out=np.full_like(selected, np.nan), where=total > 0)
+    return np.asarray(np.divide(selected, total, out=np.full_like(selected, np.nan), where=total > 0))
 
 
 def limit_share(

@@ -20,7 +20,7 @@ SPLITS = 400
 """Number of splits that are redrawn."""
 CHUNK = 50
 """Number of draws at a time, which bounds the memory."""
-Losses = Float64[np.ndarray, "E S b"]
+Losses = Float64[np.ndarray, "E S _"]
 
 
 def resample_gaps(train: Losses, test: Losses, seed: int, resamples: int = RESAMPLES) -> Float64[np.ndarray, "R E"]:
@@ -42,7 +42,7 @@ def redraw_gaps(train: Losses, test: Losses, seed: int, splits: int = SPLITS) ->
     def draw_split(count: int) -> Float64[np.ndarray, "R S B"]:
         """Return 1 for the flocks of the training split."""
         place = rng.permuted(np.broadcast_to(np.arange(B), (count, S, B)), axis=2)
-        return (place < trained).astype(np.float64)
+        return np.asarray(place < trained, np.float64)
 
     train_mean = _average_draws(tuples, draw_split, splits) * (B / trained)
     total = tuples.mean(axis=(1, 2))
