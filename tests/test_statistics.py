@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from equiflock.statistics import (
     by_training,
     compare,
     compare_shares,
+    count_resamples,
     estimate,
     estimate_flock_share,
     estimate_performance_profile,
@@ -26,8 +29,13 @@ from equiflock.statistics import (
     estimate_share,
     find_breakpoint,
     interquartile_mean,
+    limit_share,
+    limit_share_difference,
     mean,
+    resample_quantile,
+    resample_share,
     scale_scores,
+    summarize_resamples,
 )
 
 REPETITIONS = 1000
@@ -313,3 +321,69 @@ def test_scores_without_rows_are_refused() -> None:
         estimate_score([])
     with pytest.raises(InputError, match="threshold must be a share"):
         find_breakpoint(lambda level: 0, LEVELS, TRIALS, 1.0)
+
+
+@pytest.mark.parametrize("q", [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("flocks", [1, 2, 9, 50])
+def test_a_resampled_quantile_is_that_of_the_drawn_flocks(q: float, flocks: int) -> None:
+    values = np.random.default_rng(flocks).normal(size=(3, flocks)).round(1)  # with ties
+    counts = count_resamples(flocks, 20)
+    assert counts[0].tolist() == [1] * flocks and set(counts.sum(axis=1)) == {flocks}
+    expected = [[np.quantile(np.repeat(row, count), q) for row in values] for count in counts]
+    assert resample_quantile(values, counts, q) == pytest.approx(np.array(expected))
+
+
+def test_infinite_values_are_resampled_without_nan() -> None:
+    values = np.array([[1.0, np.inf, np.inf, 2.0]])
+    drawn = resample_quantile(values, count_resamples(4, 200))
+    assert not np.isnan(drawn).any()
+    assert set(np.unique(drawn)) >= {1.0, np.inf}
+
+
+def test_a_share_is_resampled_with_the_flocks_of_other_quantities() -> None:
+    failed = np.random.default_rng(0).random((3, FLOCKS)) < 0.3
+    shares = resample_share(failed, resamples=30)
+    assert shares[0] == pytest.approx(failed.mean(axis=1))
+    assert shares == pytest.approx(count_resamples(FLOCKS, 30) @ failed.T / FLOCKS)
+    assert np.all(resample_share(failed, failed, resamples=30) == 1.0)
+    assert np.isnan(resample_share(failed, np.zeros_like(failed), resamples=30)).all()
+
+
+def test_limits_of_shares_have_a_width_if_all_flocks_agree() -> None:
+    never, always = np.zeros((5, FLOCKS)), np.ones((5, FLOCKS))
+    assert limit_share(never) == pytest.approx(estimate_share(0, FLOCKS)[1:3])
+    # Only the flocks count on which something is possible.
+    assert limit_share(never, np.arange(FLOCKS) < [[10]] * 5) == pytest.approx(estimate_share(0, 10)[1:3])
+    low, high = limit_share_difference(always, never)
+    assert 0.85 < low < 0.93 and high == 1.0
+    low, high = limit_share_difference(never, never)
+    assert -0.1 < low < 0.0 < high < 0.1
+
+
+def failures(rng: np.random.Generator, chances: tuple[float, ...]) -> NDArray[np.float64]:
+    """Whether trainings with these failure rates fail on common flocks, of which some are harder for all of them."""
+    hardness = rng.normal(size=FLOCKS)
+    noise = rng.normal(size=(len(chances), FLOCKS))
+    return ((hardness + noise) / np.sqrt(2.0) < np.array([NormalDist().inv_cdf(p) for p in chances])[:, None]) * 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("one", "other"), [((0.02, 0.04, 0.05, 0.1, 0.2), (0.1, 0.15, 0.2, 0.2, 0.25)), ((0.04,) * 5, (0.99,) * 5)]
+)
+def test_the_median_share_over_trainings_and_its_difference_are_covered(
+    one: tuple[float, ...], other: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def repeat_share(rng: np.random.Generator, _: int) -> Estimate:
+        failed = failures(rng, one)
+        medians = np.median(resample_share(failed, resamples=300), axis=1)
+        return summarize_resamples(medians, FLOCKS, limit_share(failed, share=float(medians[0])))
+
+    def repeat_difference(rng: np.random.Generator, _: int) -> Estimate:
+        first, second = failures(rng, one), failures(rng, other)
+        drawn = np.subtract(*(resample_share(failed, resamples=300) for failed in (first, second)))
+        return summarize_resamples(np.median(drawn, axis=1), FLOCKS, limit_share_difference(first, second))
+
+    monkeypatch.setattr(sys.modules[__name__], "REPETITIONS", 400)
+    assert coverage(float(np.median(one)), repeat_share) >= 0.93
+    assert coverage(float(np.median(np.subtract(one, other))), repeat_difference) >= 0.93

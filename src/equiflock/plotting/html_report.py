@@ -160,9 +160,7 @@ class HtmlReport:
         self.add_caption(caption)
         self.has_players = True
 
-    def add_flight_menu(
-        self, choices: Sequence[FlightChoice], caption: str, *, links: bool = False
-    ) -> list[str]:
+    def add_flight_menu(self, choices: Sequence[FlightChoice], caption: str, *, links: bool = False) -> list[str]:
         """Embed one player and a list of flights to choose from, with a caption below; return the ids of the entries.
 
         The flights of an entry, such as a success and a failure, play together. A `Cell` with the id of an entry leads
@@ -274,7 +272,9 @@ def _format_cell(cell: str | Chip | Cell, is_numeric: bool) -> str:
 
 def _choose_print_size(rows: Sequence[Sequence[str]]) -> str:
     """Return a style attribute with a smaller size for the print of a wide table, "" for others."""
-    widths = [max(len(word) for cell in column for word in (cell.split() or [""])) for column in zip(*rows, strict=True)]
+    widths = [
+        max(len(word) for cell in column for word in (cell.split() or [""])) for column in zip(*rows, strict=True)
+    ]
     characters = sum(widths) + 2 * len(widths)
     if characters <= PRINTED_CHARACTERS:
         return ""

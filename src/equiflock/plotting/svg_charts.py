@@ -121,7 +121,9 @@ def draw_curves(panel: CurvePanel, key: str, description: str = "") -> str:
 def draw_bars(title: str, groups: Sequence[BarGroup], key: str, reference_name: str = "") -> str:
     """Return a figure of bars with intervals; `reference_name` explains the reference marks."""
     names = list(dict.fromkeys((bar.series, bar.name) for group in groups for bar in group.bars))
-    legend = [f'<li class="s{series % SERIES_COUNT}">{SWATCH}<span>{escape(name)}</span></li>' for series, name in names]
+    legend = [
+        f'<li class="s{series % SERIES_COUNT}">{SWATCH}<span>{escape(name)}</span></li>' for series, name in names
+    ]
     if any(group.reference is not None for group in groups):
         legend.append(f"<li>{MARK_KEY}<span>{escape(reference_name or 'reference')}</span></li>")
     body = "".join(_draw_group(group, f"{key}-{k}", len(names) > 1) for k, group in enumerate(groups))
@@ -152,10 +154,14 @@ def _draw_group(group: BarGroup, key: str, shows_names: bool) -> str:
 def _draw_bar(group: BarGroup, bar: Bar, key: str, shows_name: bool) -> str:
     """Return one bar with whisker, reference mark and text, which has the focus by Tab and shows all in a tooltip."""
     end = group.find_place(bar.value)
-    shapes = [f'<rect class="track" width="100%" height="100%" rx="3"/><rect class="bar" width="{end:.2f}%" '
-              'height="100%" rx="3"/>']
+    shapes = [
+        f'<rect class="track" width="100%" height="100%" rx="3"/><rect class="bar" width="{end:.2f}%" '
+        'height="100%" rx="3"/>'
+    ]
     if bar.is_open:
-        shapes.append(f'<svg x="{end:.2f}%" y="50%" overflow="visible"><path class="open-end" d="M-12-5L-6 0L-12 5"/></svg>')
+        shapes.append(
+            f'<svg x="{end:.2f}%" y="50%" overflow="visible"><path class="open-end" d="M-12-5L-6 0L-12 5"/></svg>'
+        )
     if bar.low is not None and bar.high is not None:
         low, high = sorted((group.find_place(bar.low), group.find_place(bar.high)))
         shapes.append(
@@ -236,7 +242,9 @@ def _draw_ticks(x_axis: _Axis, y_axis: _Axis, x_ticks: tuple[int, ...] | None) -
         y = f"{100 - at:.2f}%"
         parts.append(f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>')
         parts.append(f'<text class="y" x="0" y="{y}" dx="-8" dy="4">{tick:.6g}</text>')
-    chosen = np.array([tick for tick in x_ticks if x_axis.low <= tick <= x_axis.high] if x_ticks else x_axis.ticks, float)
+    chosen = np.array(
+        [tick for tick in x_ticks if x_axis.low <= tick <= x_axis.high] if x_ticks else x_axis.ticks, float
+    )
     for tick, at in zip(chosen.tolist(), x_axis.place(chosen), strict=True):
         parts.append(f'<text class="x" x="{at:.2f}%" y="100%" dy="18">{tick:.6g}</text>')
         parts.append(f'<line class="tick" x1="{at:.2f}%" x2="{at:.2f}%" y1="100%" y2="100%"/>')
@@ -295,4 +303,3 @@ def _describe_curves(panel: CurvePanel, x: Float64[np.ndarray, " X"], curves: di
         for name, curve in curves.items()
     ]
     return f"{panel.y_label} from {first} to {last}: {'; '.join(ends)}."
-

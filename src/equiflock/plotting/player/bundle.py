@@ -30,7 +30,9 @@ def make_security_policy(*scripts: str) -> str:
 
     `scripts` are the contents of the other script elements.
     """
-    digests = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (_build_script(), *scripts)]
+    digests = [
+        base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (_build_script(), *scripts)
+    ]
     sources = " ".join(f"'sha256-{digest}'" for digest in digests)
     policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; media-src data:"
     return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
