@@ -36,7 +36,7 @@ export class Screen {
   #onUpdate;
   #redrawUntil = 0;
   /** Css pixels above and below the flock that titles and buttons may cover, from the style sheet. */
-  #coveredPixels = 0;
+  #covered = [0, 0];
 
   /**
    * @param {HTMLElement} root parent of the canvas, which is created if there is none, and of titles and legends
@@ -52,7 +52,7 @@ export class Screen {
     this.#onUpdate = onUpdate;
     canvas.addEventListener("webglcontextrestored", () => this.requestRedraw());
     new ResizeObserver(() => {
-      this.#coveredPixels = parseFloat(getComputedStyle(canvas).getPropertyValue("--covered"));
+      this.#covered = getComputedStyle(canvas).getPropertyValue("--covered").trim().split(" ").map(Number);
       this.#scene.resize();
       if (this.cameras.length) this.#display.positionTitles(this.viewports);
       this.requestRedraw();
@@ -176,7 +176,7 @@ export class Screen {
     frame.panels.forEach((panel, i) => {
       this.cameras[i].isHeld = this.isHeld;
       this.cameras[i].trackFlock(panel, panel.hasEnded ? 0 : ahead, listLandmarks(panel));
-      this.cameras[i].easeToFlock(seconds, views[i], this.#coveredPixels);
+      this.cameras[i].easeToFlock(seconds, views[i], this.#covered);
     });
     Camera.shareScale(this.cameras);
     this.#display.showGridSpacing(computeVisibleSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
