@@ -18,6 +18,8 @@ const MAX_EASE_SECONDS = 0.1;
 export class Screen {
   /** One for each panel; empty before the first flight. */
   cameras = [];
+  /** Names of the panels' controllers, without options that are set in flight. */
+  controllers = [];
   /** The communication radius R. */
   commRadius = 1;
   /** Whether a pointer is pressed, which stops the cameras. */
@@ -107,6 +109,7 @@ export class Screen {
   begin(flights, commRadius) {
     this.commRadius = commRadius;
     this.cameras = flights.map(() => new Camera(commRadius));
+    this.controllers = flights.map(({ controller }) => controller);
     this.#picture = { frame: null, ahead: 0 };
     this.#history.clear();
     this.#scene.clearTrails();
