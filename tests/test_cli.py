@@ -233,7 +233,10 @@ def test_train_takes_a_network_of_a_plugin(
         (("simulate", "--scenario", "leaders", "--leaders", "100"), "leaders must be fewer than agents = 100; got 100"),
         (("bench", "--repeats", "0"), "repeats must be a whole number of at least 1"),
         (("animate", "nowhere.zarr"), "there is no such file or folder"),
-        (("animate", "--agents", "5", "--duration", "0.01", "--out", "film.avi"), "must end in .mp4, .webp or .gif"),
+        (
+            ("animate", "--agents", "5", "--duration", "0.01", "--out", "film.avi"),
+            "must end in .mp4, .webp, .gif or .html",
+        ),
         (("animate", "--agents", "5", "--duration", "0.01", "--flock", "1"), "flock must be from 0 to 0; got 1"),
         (("view", "nowhere.zarr"), "there is no such file or folder"),
         (("view", "nowhere.csv"), "nowhere.csv: there is no such file"),
