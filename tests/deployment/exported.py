@@ -14,6 +14,19 @@ from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.deployment.exported_agents import COMPILER_FLAGS, CompiledAgent, compile_header, import_agent_class
 from equiflock.observations.orbit import Orbit
 
+_libraries: dict[tuple[str, str, int | None], bytes] = {}
+"""Shared libraries by the name and the content of the header, and the room for neighbours."""
+
+
+def compile_header_once(header: Path, library: Path, *, neighbours: int | None = None) -> Path:
+    """Do as `compile_header` does; a header that was compiled before is not compiled again."""
+    key = Path(header).name, Path(header).read_text(), neighbours
+    if key not in _libraries:
+        _libraries[key] = compile_header(header, library, neighbours=neighbours).read_bytes()
+    library.write_bytes(_libraries[key])
+    return library
+
+
 Maker = Callable[[int, int], Any]
 """Makes an agent from its number and group."""
 

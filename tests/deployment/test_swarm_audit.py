@@ -17,7 +17,7 @@ from equiflock.deployment.swarm_audit import audit_swarm
 
 pytest.importorskip("zenoh")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compile_once")]
 
 
 def audited(agents: int = 4, steps: int = 5) -> Any:
