@@ -54,5 +54,6 @@ def begin_test() -> None:
 
 def install(modules: list[str]) -> None:
     """Check the functions of these modules, which must not have been imported yet."""
-    jaxtyping.jaxtyped = jaxtyping._decorator.jaxtyped = check_first_calls
+    for module in (jaxtyping, jaxtyping._decorator):
+        module.jaxtyped = check_first_calls  # type: ignore[attr-defined]
     jaxtyping.install_import_hook(modules, f"{__name__}.checked")

@@ -46,7 +46,7 @@ def find_source_once(thing: Any) -> Any:
     return _found_sources[name]
 
 
-inspect.findsource = find_source_once
+inspect.findsource = find_source_once  # type: ignore[assignment]
 
 # Background jobs ignore Ctrl-C, and every process that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -143,9 +143,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let garbage collections skip what collection has made: modules and tests, more than a million objects."""
+    """Collect garbage less often, and skip what collection has made: modules and tests, more than a million objects."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_runtest_setup() -> None:

@@ -9,14 +9,14 @@ import pytest
 from jaxtyping import Float, TypeCheckError
 from numpy.typing import NDArray
 
-from tests import annotations
+from tests.annotations import CHECKED_CALLS, begin_test, check_first_calls, checked
 
 Array = NDArray[Any]
 
 
 @pytest.fixture
 def add() -> Any:
-    @annotations.check_first_calls(typechecker=annotations.checked)
+    @check_first_calls(typechecker=checked)  # type: ignore[untyped-decorator]
     def add(a: Float[Array, "N D"], b: Float[Array, " N"]) -> float:  # type: ignore[type-arg]
         return float(a.sum() + b.sum()) if a.size else None  # type: ignore[return-value]
 
@@ -31,10 +31,10 @@ def test_types_and_shapes_of_arguments_and_results_are_checked(add: Any) -> None
 
 
 def test_only_the_first_calls_of_a_test_are_checked(add: Any) -> None:
-    for _ in range(annotations.CHECKED_CALLS):
+    for _ in range(CHECKED_CALLS):
         add(np.ones((2, 3)), np.ones(2))
     assert add(np.ones((2, 3)), np.ones(4)) == 10.0
-    annotations.begin_test()
+    begin_test()
     with pytest.raises(TypeCheckError):
         add(np.ones((2, 3)), np.ones(4))
 
