@@ -17,7 +17,7 @@ from equiflock.paper import generalization_experiment
 from equiflock.paper.connectivity_experiment import LAW, NETWORK
 from equiflock.paper.flocking_experiment import EFFORT, VARIANCE
 from equiflock.paper.leader_experiment import DISTANCE
-from equiflock.paper.ledger import write_ledger
+from equiflock.paper.ledger import CHECK_COLUMNS, list_checks, write_checks, write_ledger
 from equiflock.paper.obstacle_experiment import draw_obstacles, format_failures_without_orbit
 from equiflock.paper.report_flights import DRAWN_SIDES, FILMS, load_report_flight
 from equiflock.paper.reproduction import Reproduction
@@ -78,6 +78,7 @@ def write_reproduction(
         with atomic_write(folder / f"{name}.csv") as scratch:
             table.to_csv(scratch, index=False, float_format="%.6g")
     write_ledger(reproduction.statements, folder / "ledger.json")
+    write_checks(reproduction.statements, folder / "checks.md")
     figures = draw_figures(reproduction.tables, folder, on_file)
     filmed = list(FILMS) if with_films and reproduction.profile.has_networks(reproduction.tables) else []
     for name in filmed:
@@ -180,9 +181,10 @@ def _build_report(
     page.add_heading("Ledger")
     page.add_text(
         "A check compares medians over training seeds by the rule in the third column. A statement holds if all its "
-        "checks hold, and partly holds if some do."
+        "checks hold, and partly holds if some do. A verdict is within noise if the 95% intervals over flocks include "
+        "the other one."
     )
-    rows = [[s.id, s.text, s.rule, s.verdict, f"{s.summary}. {s.remark}"] for s in reproduction.statements]
+    rows = [[s.id, s.text, s.rule, s.verdict, s.details] for s in reproduction.statements]
     page.add_table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows, align_left=True)
     for path in figures:
         page.add_heading(HEADINGS[path.name])
@@ -205,16 +207,7 @@ def _build_report(
             links=True,
         )
     page.add_heading("Checks")
-    checks = [
-        [each.id, check.description, check.measured, "holds" if check.holds else "does not hold", f"{sum(check.seeds)}"]
-        for each in reproduction.statements
-        for check in each.checks
-    ]
-    page.add_table(
-        ["", "check", "measured: median [range over seeds]", "verdict by medians", "seeds that pass"],
-        checks,
-        align_left=True,
-    )
+    page.add_table(CHECK_COLUMNS, list_checks(reproduction.statements), align_left=True)
     page.add_heading("Settings")
     page.add_settings(
         {

@@ -76,15 +76,17 @@ export class Display {
 
   /**
    * Position titles at the top of their panels (css pixels), between the corners, and "out of view" texts in the
-   * middle.
+   * middle: in shares of the picture, which a printer may scale.
    */
   positionTitles(viewports) {
+    const { clientWidth, clientHeight } = this.#root;
+    const [across, down] = [clientWidth, clientHeight].map((size) => (pixels) => `${(100 * pixels) / (size || 1)}%`);
     viewports.forEach(({ x, y, width, height }, i) => {
-      const left = `${x + width / 2}px`;
+      const left = across(x + width / 2);
       // The style sheet defines the width of the corners.
-      const maxWidth = `calc(${width}px - 2 * var(--corner))`;
-      Object.assign(this.#titles.children[i].style, { left, top: `${y + TITLE_MARGIN_PX}px`, maxWidth });
-      Object.assign(this.#unseen.children[i].style, { left, top: `${y + 0.4 * height}px`, maxWidth });
+      const maxWidth = `calc(${across(width)} - 2 * var(--corner))`;
+      Object.assign(this.#titles.children[i].style, { left, top: `calc(${down(y)} + ${TITLE_MARGIN_PX}px)`, maxWidth });
+      Object.assign(this.#unseen.children[i].style, { left, top: down(y + 0.4 * height), maxWidth });
     });
   }
 
