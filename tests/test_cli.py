@@ -16,7 +16,8 @@ import pytest
 import equiflock as ef
 from equiflock import cli
 from equiflock._runtime.checksums import write_json
-from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.controllers.trained import DEFAULT_CONTROLLER, PAPER_NETWORKS
+from equiflock.scenarios.registry import choose_controller
 from equiflock.viewer.setting import Setting
 from tests.cli.commands import failure, run, start
 
@@ -395,7 +396,7 @@ def test_commands_that_fly_have_the_same_default_controller() -> None:
     defaults = {"view page": Setting().controller}
     for name in ("simulate", "view", "animate", "deploy", "sweep"):
         command = getattr(importlib.import_module(f"equiflock.cli.{name}"), cli.COMMANDS[name][0])
-        defaults[name] = command().controller
+        defaults[name] = command().controller or choose_controller(Setting().scenario, DEFAULT_CONTROLLER)  # view
     assert set(defaults.values()) == {"starling"}
 
 

@@ -75,7 +75,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme_run(monkeypatch: pytest.MonkeyPatch, jobs_here: None) -> None:
+def test_the_commands_of_the_readme_run(monkeypatch: pytest.MonkeyPatch, jobs_here: None, no_curves: None) -> None:
     monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)  # it would serve for ever
     monkeypatch.setattr("webbrowser.open", lambda address: None)
     lines = [line for block in blocks(PAGES[0], "sh") for line in block.splitlines() if line.startswith("equiflock ")]
