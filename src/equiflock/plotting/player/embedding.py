@@ -82,7 +82,7 @@ class FlightChoice:
 
     name: str
     runs: Sequence[Trajectory]
-    """One to MAX_EMBEDDED_FLIGHTS flights that play together; of each the first flock is shown. Their times may differ."""
+    """One to MAX_EMBEDDED_FLIGHTS flights that play together, of each the first flock; their times may differ."""
     titles: Sequence[str] | None = None
     """One per flight; defaults to the controllers' names."""
     note: str = ""
@@ -94,8 +94,8 @@ class FlightChoice:
 def embed_flight_menu(choices: Sequence[FlightChoice], key: str, *, links: bool = False) -> str:
     """Return HTML with one player and a list of flights, which a report's script loads into it; texts are data.
 
-    Only one entry takes a WebGL context, of which browsers have few. The inputs have the ids `key`-0, `key`-1, ..; `links`
-    draws the communication graph at first. Raise InputError if there is no entry or one does not fit.
+    The menu takes a single WebGL context, of which browsers have few. Its inputs have the ids `key`-0, `key`-1, ..;
+    `links` draws the communication graph at first. Raise InputError if there is no entry or one does not fit.
     """
     if not choices:
         raise InputError("a menu of flights needs at least one entry; got none")
@@ -121,8 +121,8 @@ def embed_flight_menu(choices: Sequence[FlightChoice], key: str, *, links: bool 
 def match_times(runs: Sequence[Trajectory]) -> list[Trajectory]:
     """Return flights with the same times: as they are if they are equal, else at MAX_FRAMES times up to the latest.
 
-    Between two frames, agents have the constant accelerations that lead from one to the next, as in the player; a flight
-    that ends before the others keeps its last state. The flights have no series.
+    Between two frames, agents have the constant accelerations that lead from one to the next, as in the player. A
+    flight that ends before the others keeps its last state. The flights have no series.
     """
     if all(np.array_equal(run.times, runs[0].times) for run in runs):
         return list(runs)
