@@ -67,12 +67,8 @@ def make_comparison(intervals: Sequence[tuple[float, float]]) -> pd.DataFrame:
 
 def test_the_verdict_counts_the_others_whose_intervals_leave_out_a_half() -> None:
     chips = compare_by_metric(make_comparison([(0.0, 0.4), (0.1, 0.49), (0.6, 1.0), (0.4, 0.6)]), "ivv")
-    assert [str(chip) for chip in chips] == [
-        "better than c0",
-        "better than c1",
-        "worse than c2",
-        "not distinguishable from c3",
-    ]
+    expected = ["better than c0", "better than c1", "worse than c2", "not distinguishable from c3"]
+    assert [str(chip) for chip in chips] == expected
     row = {"controller": "mine", "metric": "ivv", "n": 9, "trainings": 1, "median": 2.0}
     summary = pd.DataFrame([{**row, "interval_low": 1.0, "interval_high": 3.0}])
     assert describe_standings("mine", "ivv", chips, summary) == (

@@ -196,7 +196,7 @@ class Search:
         for interpretation, profile in profiles.items():
             self._run(stage, [job for name in FLIGHT_EXPERIMENTS for job in build_jobs(name, profile, self.folder)])
             tables = {name: read_experiment_table(name, profile, self.folder) for name in FLIGHT_EXPERIMENTS}
-            statements = judge_statements(profile, self.folder, tables)
+            statements = judge_statements(profile, self.folder, tables, resamples=0)
             self.flight_results[interpretation] = JudgedInterpretation(interpretation, tuple(statements))
             self.on_stage(stage, 0)
 
@@ -213,7 +213,7 @@ class Search:
         for each, profile in profiles.items():
             self._run("cloning", build_jobs(CLONING_EXPERIMENT, profile, self.folder))
             table = read_experiment_table(CLONING_EXPERIMENT, profile, self.folder)
-            statements = STATEMENT_BUILDERS[CLONING_EXPERIMENT](table)
+            statements = STATEMENT_BUILDERS[CLONING_EXPERIMENT](table, 0)
             self.cloning_results[each] = JudgedInterpretation(each, tuple(statements))
             self.on_stage("cloning", 0)
         for home in data:

@@ -18,7 +18,7 @@ from equiflock.paper import generalization_experiment
 from equiflock.paper.connectivity_experiment import LAW, NETWORK
 from equiflock.paper.flocking_experiment import EFFORT, VARIANCE
 from equiflock.paper.leader_experiment import DISTANCE
-from equiflock.paper.ledger import Verdict, write_ledger
+from equiflock.paper.ledger import CHECK_COLUMNS, Verdict, list_checks, write_checks, write_ledger
 from equiflock.paper.obstacle_experiment import build_obstacle_panels, format_failures_without_orbit
 from equiflock.paper.report_flights import DRAWN_SIDES, FILMS, load_report_flight
 from equiflock.paper.reproduction import Reproduction
@@ -84,6 +84,7 @@ def write_reproduction(
         with atomic_write(folder / f"{name}.csv") as scratch:
             table.to_csv(scratch, index=False, float_format="%.6g")
     write_ledger(reproduction.statements, folder / "ledger.json")
+    write_checks(reproduction.statements, folder / "checks.md")
     figures = draw_figures(reproduction.tables, folder, on_file)
     filmed = list(FILMS) if with_films and reproduction.profile.has_networks(reproduction.tables) else []
     for name in filmed:
@@ -204,17 +205,18 @@ def _build_report(
         )
     page.add_heading("Verdict")
     counts = Counter(statement.verdict for statement in statements)
-    page.add_verdict(
-        f"{counts['holds']} of {len(statements)} statements of the paper hold.",
-        [Chip(kind, f"{verdict}: {counts[verdict]}") for verdict, kind in KINDS.items() if counts[verdict]],
-    )
+    chips = [Chip(kind, f"{verdict}: {counts[verdict]}") for verdict, kind in KINDS.items() if counts[verdict]]
+    if uncertain := sum(statement.is_within_noise for statement in statements):
+        chips.append(Chip("open", f"of these within noise: {uncertain}"))
+    page.add_verdict(f"{counts['holds']} of {len(statements)} statements of the paper hold.", chips)
     page.add_text(
         "A check compares medians over training seeds by the rule in the third column. A statement holds if all its "
-        "checks hold, and partly holds if some do."
+        "checks hold, and partly holds if some do. A verdict is within noise if the 95% intervals over flocks include "
+        "the other one."
     )
     page.add_heading("Ledger")
     rows: list[list[str | Chip]] = [
-        [s.id, s.text, s.rule, Chip(KINDS[s.verdict], s.verdict), f"{s.summary}. {s.remark}"] for s in statements
+        [s.id, s.text, s.rule, Chip(KINDS[s.verdict], s.marked_verdict), s.details] for s in statements
     ]
     page.add_table(["id", "the paper's statement", "rule", "verdict", "checks that hold"], rows, align_left=True)
     panels = {
@@ -237,22 +239,13 @@ def _build_report(
         page.add_table(*generalization_experiment.format_bound_rows(reproduction.tables["generalization"]))
         page.add_caption("Medians over training seeds. The paper prints 3 L + 1 where its proof gives 3 (L + 1).")
     page.add_heading("Checks")
+    place = CHECK_COLUMNS.index("verdict")
+    all_checks = [check for each in statements for check in (*each.checks, *each.further_checks)]
     checks: list[list[str | Chip]] = [
-        [
-            each.id,
-            check.description,
-            check.measured,
-            Chip("holds") if check.holds else Chip("fails", "does not"),
-            f"{sum(check.seeds)}",
-        ]
-        for each in statements
-        for check in each.checks
+        [*row[:place], Chip("holds" if check.holds else "fails", row[place]), *row[place + 1 :]]
+        for row, check in zip(list_checks(statements), all_checks, strict=True)
     ]
-    page.add_table(
-        ["id", "check", "measured: median [range over seeds]", "verdict by medians", "seeds that pass"],
-        checks,
-        align_left=True,
-    )
+    page.add_table(["id", *CHECK_COLUMNS[1:]], checks, align_left=True)
     page.add_settings(
         {
             "profile": profile.settings,
