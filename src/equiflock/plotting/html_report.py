@@ -108,6 +108,12 @@ class HtmlReport:
         below = f'<ul class="chips">{items}</ul>' if chips else ""
         self.parts.append(f'<div class="verdict"><p>{escape(text)}</p>{below}</div>')
 
+    def add_note(self, title: str, text: str, chips: Sequence[Chip] = (), flight: str = "") -> None:
+        """Add a sentence below a title and chips; `flight` is an entry of a flight menu, to which a link leads."""
+        link = f' <a href="#{escape(flight, quote=True)}">Watch</a>' if flight else ""
+        head = f"<b>{escape(title)}</b>{''.join(map(_draw_chip, chips))}{link}"
+        self.parts.append(f'<div class="note"><p class="note-head">{head}</p><p>{escape(text)}</p></div>')
+
     def add_table(
         self, header: Sequence[str], rows: Sequence[Sequence[str | Chip | Cell]], align_left: bool = False
     ) -> None:
@@ -170,14 +176,17 @@ class HtmlReport:
         self.add_caption(caption)
         self.has_players = True
 
-    def add_flight_menu(self, choices: Sequence[FlightChoice], caption: str, *, links: bool = False) -> list[str]:
+    def add_flight_menu(
+        self, choices: Sequence[FlightChoice], caption: str, *, links: bool = False, compact: bool = False
+    ) -> list[str]:
         """Embed one player and a list of flights to choose from, with a caption below; return the ids of the entries.
 
         The flights of an entry, such as a success and a failure, play together. A `Cell` with the id of an entry leads
-        to it. Raise InputError if there is no entry, or the flocks are too large.
+        to it. `compact` makes the entries smaller, for a menu of dozens. Raise InputError if there is no entry, or the
+        flocks are too large.
         """
         key = self._make_key("flights")
-        self.parts.append(embed_flight_menu(choices, key, links=links))
+        self.parts.append(embed_flight_menu(choices, key, links=links, compact=compact))
         self.add_caption(caption)
         self.has_players = True
         return [f"{key}-{k}" for k in range(len(choices))]

@@ -37,7 +37,8 @@ class Bar:
 
     name: str
     """What the bar belongs to, such as a controller."""
-    value: float
+    value: float | None
+    """None for no bar, only the text."""
     text: str
     """The value in words, shown beside the bar."""
     low: float | None = None
@@ -156,7 +157,7 @@ def _draw_group(group: BarGroup, key: str, shows_names: bool) -> str:
 
 def _draw_bar(group: BarGroup, bar: Bar, key: str, shows_name: bool) -> str:
     """Return one bar with whisker, reference mark and text, which has the focus by Tab and shows all in a tooltip."""
-    end = group.find_place(bar.value)
+    end = 0.0 if bar.value is None else group.find_place(bar.value)
     shapes = [
         f'<rect class="track" width="100%" height="100%" rx="3"/><rect class="bar" width="{end:.2f}%" '
         'height="100%" rx="3"/>'
