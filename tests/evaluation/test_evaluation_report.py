@@ -72,7 +72,7 @@ def test_the_verdict_counts_the_others_whose_intervals_leave_out_a_half() -> Non
     row = {"controller": "mine", "metric": "ivv", "n": 9, "trainings": 1, "median": 2.0}
     summary = pd.DataFrame([{**row, "interval_low": 1.0, "interval_high": 3.0}])
     assert describe_standings("mine", "ivv", chips, summary) == (
-        "The median IVV of mine is 2 (1, 3). By IVV it is better than 2, worse than 1 and not distinguishable from 1 of "
-        "4 other controllers."
+        "The median IVV of mine is 2 (1, 3). By IVV it is better than 2, worse than 1 and not distinguishable from 1 "
+        "of 4 other controllers."
     )
     assert describe_standings("mine", "ivv", [], summary) == "The median IVV of mine is 2 (1, 3)."

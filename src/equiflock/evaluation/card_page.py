@@ -44,8 +44,8 @@ def write_card_page(card: Card, flights: Flights, path: str | os.PathLike[str]) 
     labels = {each.name: each.label for each in card.controllers}
     page = HtmlReport(
         f"Report card of {_join([each.label for each in judged])}",
-        f"Profile “{card.profile}”, seed {card.seed}: {len(card.rows)} rows and {len(card.breakpoints)} breakpoints, on "
-        "the same random flocks for all controllers.",
+        f"Profile “{card.profile}”, seed {card.seed}: {len(card.rows)} rows and {len(card.breakpoints)} breakpoints. "
+        "All controllers fly the same random flocks.",
     )
     series = page.assign_series(labels.values())
     totals = {each.name: Counter(classify(row.results.get(each.name)) for row in card.rows) for each in judged}
@@ -56,8 +56,8 @@ def write_card_page(card: Card, flights: Flights, path: str | os.PathLike[str]) 
     if card.scores:
         page.add_bars("Overall score", [_build_score_group(card, series)])
         page.add_caption(
-            "Expert 1, worst law 0: interquartile mean over flights of success rates, scaled row by row. Whiskers: 95% "
-            "intervals."
+            "Mean over rows of the success rate, scaled in each row so that the expert has 1 and the worst law 0. "
+            "Whiskers: 95% intervals."
         )
     if groups := [group for point in card.breakpoints if (group := _build_breakpoint_group(card, point, series))]:
         page.add_bars(f"Breakpoints: up to which level {HIGH}% of flights succeed", groups, "best baseline")
