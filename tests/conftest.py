@@ -104,6 +104,7 @@ BROWSER = [
     HERE / "viewer/test_modules.py",
     HERE / "viewer/test_page.py",
     HERE / "viewer/test_player.py",
+    HERE / "viewer/test_report.py",
     HERE / "viewer/test_scenarios.py",
 ]
 """Files with tests in a browser, which share one: a second browser would double the cost."""
@@ -193,13 +194,14 @@ def compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write empty figures of curves, as drawing them takes longer than the flights of a test."""
+    """Write empty figures of curves and reports without flights, as these take longer than the flights of a test."""
 
     def write_empty(panels: object, path: Path) -> Path:
         path.write_bytes(b"")
         return path
 
-    monkeypatch.setattr("equiflock.evaluation.curves.draw_panels", write_empty)
+    monkeypatch.setattr("equiflock.plotting.figures.draw_panels", write_empty)
+    monkeypatch.setattr("equiflock.evaluation.evaluation_report.save_shown_flights", lambda *_: [])
 
 
 @pytest.fixture

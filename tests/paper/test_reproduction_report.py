@@ -115,9 +115,15 @@ def test_the_page_is_valid_and_self_contained(folder: Path) -> None:
     tags = Tags()
     tags.feed(html)
     assert tags.open == []
-    assert tags.seen.count("img") == 12
-    assert html.count('class="equiflock-player"') == 3
+    assert tags.seen.count("img") == 3  # pictures of flocks
+    assert html.count('<figure class="chart lines">') > 12
+    assert html.count('class="equiflock-player"') == 1
+    assert html.count('type="radio"') == 3
     assert re.findall(r'(?:src|href)="(?!data:)', html) == []
+    ledger = json.loads((folder / "ledger.json").read_text())
+    for verdict in ("holds", "partly", "does not"):
+        count = sum(entry["verdict"] == verdict for entry in ledger)
+        assert (f"</svg>{verdict}: {count}</span></li>" in html) == (count > 0)
     assert "This profile has fewer seeds, flocks and sizes than the paper's experiments" in html.replace("&#x27;", "'")
 
 

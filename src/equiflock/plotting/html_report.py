@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -78,6 +78,14 @@ class HtmlReport:
         self.parts = [f"<h1>{escape(title)}</h1>", f'<p class="lead">{escape(lead)}</p>']
         self._heading = title
         self._key_count = 0
+        self._series: dict[str, int] = {}
+
+    def assign_series(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the numbers of the colours of curves or bars by their names, which keep them on the whole page.
+
+        The first four are those of the flights of a player in their order. Names are numbered as they are first used.
+        """
+        return {name: self._series.setdefault(name, len(self._series)) for name in names}
 
     def add_heading(self, text: str, level: Literal[2, 3] = 2) -> None:
         """Start a section, or with level 3 a part of one."""
@@ -89,7 +97,9 @@ class HtmlReport:
         self.parts.append(f"<p>{escape(text)}</p>")
 
     def add_caption(self, text: str) -> None:
-        """Add a paragraph that explains what is above it."""
+        """Add a paragraph that explains what is above it; nothing for ""."""
+        if not text:
+            return
         self.parts.append(f'<p class="caption">{escape(text)}</p>')
 
     def add_verdict(self, text: str, chips: Sequence[Chip] = ()) -> None:
@@ -97,6 +107,12 @@ class HtmlReport:
         items = "".join(f"<li>{_draw_chip(chip)}</li>" for chip in chips)
         below = f'<ul class="chips">{items}</ul>' if chips else ""
         self.parts.append(f'<div class="verdict"><p>{escape(text)}</p>{below}</div>')
+
+    def add_note(self, title: str, text: str, chips: Sequence[Chip] = (), flight: str = "") -> None:
+        """Add a sentence below a title and chips; `flight` is an entry of a flight menu, to which a link leads."""
+        link = f' <a href="#{escape(flight, quote=True)}">Watch</a>' if flight else ""
+        head = f"<b>{escape(title)}</b>{''.join(map(_draw_chip, chips))}{link}"
+        self.parts.append(f'<div class="note"><p class="note-head">{head}</p><p>{escape(text)}</p></div>')
 
     def add_table(
         self, header: Sequence[str], rows: Sequence[Sequence[str | Chip | Cell]], align_left: bool = False
@@ -122,17 +138,17 @@ class HtmlReport:
 
     def add_charts(self, panels: Sequence[CurvePanel], caption: str = "") -> None:
         """Add charts of curves with bands, side by side if there is room, with a caption below."""
-        charts = "".join(draw_curves(panel, self._make_key("chart")) for panel in panels)
+        charts = "".join(
+            draw_curves(panel, self._make_key("chart"), self.assign_series(panel.curves)) for panel in panels
+        )
         self.parts.append(f'<div class="charts">{charts}</div>')
-        if caption:
-            self.add_caption(caption)
+        self.add_caption(caption)
 
     def add_bars(self, title: str, groups: Sequence[BarGroup], reference_name: str = "", caption: str = "") -> None:
         """Add horizontal bars with intervals and, as marks, references such as the values of a baseline."""
         chart = draw_bars(title, groups, self._make_key("bars"), reference_name)
         self.parts.append(f'<div class="charts">{chart}</div>')
-        if caption:
-            self.add_caption(caption)
+        self.add_caption(caption)
 
     def add_media(self, paths: Sequence[Path], caption: str) -> None:
         """Embed .png, .gif or .mp4 files in the page, side by side if there is room, with a caption below."""
@@ -160,14 +176,17 @@ class HtmlReport:
         self.add_caption(caption)
         self.has_players = True
 
-    def add_flight_menu(self, choices: Sequence[FlightChoice], caption: str, *, links: bool = False) -> list[str]:
+    def add_flight_menu(
+        self, choices: Sequence[FlightChoice], caption: str, *, links: bool = False, compact: bool = False
+    ) -> list[str]:
         """Embed one player and a list of flights to choose from, with a caption below; return the ids of the entries.
 
         The flights of an entry, such as a success and a failure, play together. A `Cell` with the id of an entry leads
-        to it. Raise InputError if there is no entry, or the flocks are too large.
+        to it. `compact` makes the entries smaller, for a menu of dozens. Raise InputError if there is no entry, or the
+        flocks are too large.
         """
         key = self._make_key("flights")
-        self.parts.append(embed_flight_menu(choices, key, links=links))
+        self.parts.append(embed_flight_menu(choices, key, links=links, compact=compact))
         self.add_caption(caption)
         self.has_players = True
         return [f"{key}-{k}" for k in range(len(choices))]
@@ -181,7 +200,7 @@ class HtmlReport:
         self.parts.append("</details>")
 
     def add_settings(self, settings: Mapping[str, object]) -> None:
-        """Add a folded list of names and values; a value that is a mapping becomes an indented list (one level only)."""
+        """Add a folded list of names and values; a value that is a mapping becomes an indented list (one level)."""
         lines = []
         for name, value in settings.items():
             if isinstance(value, Mapping):
@@ -241,8 +260,9 @@ def _build_stylesheet() -> str:
 
 def _draw_chip(chip: Chip) -> str:
     """Return the HTML of a chip."""
-    sign = f'<svg viewBox="0 0 16 16" aria-hidden="true"><circle class="ground" cx="8" cy="8" r="7.5"/>{SIGNS[chip.kind]}</svg>'
-    return f'<span class="chip {chip.kind}">{sign}{escape(str(chip))}</span>'
+    sign = f'<circle class="ground" cx="8" cy="8" r="7.5"/>{SIGNS[chip.kind]}'
+    icon = f'<svg viewBox="0 0 16 16" aria-hidden="true">{sign}</svg>'
+    return f'<span class="chip {chip.kind}">{icon}{escape(str(chip))}</span>'
 
 
 def _get_text(cell: str | Chip | Cell) -> str:

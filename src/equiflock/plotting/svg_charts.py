@@ -8,10 +8,10 @@ without it, the legend has the values at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64
@@ -37,7 +37,8 @@ class Bar:
 
     name: str
     """What the bar belongs to, such as a controller."""
-    value: float
+    value: float | None
+    """None for no bar, only the text."""
     text: str
     """The value in words, shown beside the bar."""
     low: float | None = None
@@ -71,9 +72,10 @@ class BarGroup:
         return 100.0 * min(max((at - first) / (last - first), 0.0), 1.0)
 
 
-def draw_curves(panel: CurvePanel, key: str, description: str = "") -> str:
+def draw_curves(panel: CurvePanel, key: str, series: Mapping[str, int]) -> str:
     """Return a figure of the curves of a panel, with bands; `key` makes its ids unique in the page.
 
+    `series` maps the names of the curves to the numbers of their colours and dashes.
     On a logarithmic axis, values that are not positive are gaps. A panel that `shows_range_at_end` has no bands.
     """
     chosen = np.unique(np.linspace(0, len(panel.x) - 1, MAX_POINTS).round().astype(int))
@@ -83,37 +85,39 @@ def draw_curves(panel: CurvePanel, key: str, description: str = "") -> str:
     x_axis = _Axis.around(x, has_log_x, fills=True)
     values = np.concatenate([curve.ravel() for curve in curves.values()])
     y_axis = _Axis.around(values, has_log_y) if panel.y_limits is None else _Axis(*panel.y_limits, has_log_y)
-    title = panel.title or panel.y_label
+    x_label, y_label = _strip_mathtext(panel.x_label), _strip_mathtext(panel.y_label)
+    title = _strip_mathtext(panel.title) if panel.title else y_label
     ticks = _draw_ticks(x_axis, y_axis, panel.x_ticks)
     lines = "".join(
-        _draw_curve(x_axis.place(x), y_axis, curve, k, has_band=not panel.shows_range_at_end)
-        for k, curve in enumerate(curves.values())
+        _draw_curve(x_axis.place(x), y_axis, curve, series[name], has_band=not panel.shows_range_at_end)
+        for name, curve in curves.items()
     )
     markers = ""
     if len(x) <= MARKER_POINTS:
         markers = "".join(
-            f'<circle class="s{k % SERIES_COUNT}" cx="{at:.2f}%" cy="{100 - high:.2f}%" r="3.5"/>'
-            for k, curve in enumerate(curves.values())
+            f'<circle class="s{series[name] % SERIES_COUNT}" cx="{at:.2f}%" cy="{100 - high:.2f}%" r="3.5"/>'
+            for name, curve in curves.items()
             for at, high in zip(x_axis.place(x), y_axis.place(curve[1]), strict=True)
             if math.isfinite(high)
         )
-    labels = _format_places(x, panel.x_label)
+    labels = _format_places(x, x_label)
     readings = [[_format_reading(*column) for column in curve.T.tolist()] for curve in curves.values()]
     legend = "".join(
-        f'<li class="s{k % SERIES_COUNT}">{KEY}<span>{escape(name)}</span> <output>{escape(reading[-1])}</output></li>'
-        for k, (name, reading) in enumerate(zip(curves, readings, strict=True))
+        f'<li class="s{series[name] % SERIES_COUNT}">{KEY}<span>{escape(name)}</span> '
+        f"<output>{escape(reading[-1])}</output></li>"
+        for name, reading in zip(curves, readings, strict=True)
     )
     data = {"places": [round(at, 2) for at in x_axis.place(x).tolist()], "labels": labels, "readings": readings}
-    text = description or _describe_curves(panel, x, curves)
+    text = _describe_curves(y_label, labels, curves)
     return (
         f'<figure class="chart lines"><figcaption><b>{escape(title)}</b>'
-        + (f" <span>{escape(panel.y_label)}</span>" if panel.title else "")
+        + (f" <span>{escape(y_label)}</span>" if panel.title else "")
         + f' <output class="at">{escape(labels[-1])}</output></figcaption><ul class="legend">{legend}</ul>'
         f'<div class="plot"><svg role="img" aria-labelledby="{key}-title {key}-text">'
         f'<title id="{key}-title">{escape(title)}</title><desc id="{key}-text">{escape(text)}</desc>{ticks}'
         f'<svg viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none" width="100%" height="100%">{lines}</svg>{markers}'
         '<line class="cursor" x1="100%" x2="100%" y1="0" y2="100%"/></svg></div>'
-        f'<p class="axis-label">{escape(panel.x_label)}</p>'
+        f'<p class="axis-label">{escape(x_label)}</p>'
         f'<script type="application/json">{to_script_json(data)}</script></figure>'
     )
 
@@ -153,7 +157,7 @@ def _draw_group(group: BarGroup, key: str, shows_names: bool) -> str:
 
 def _draw_bar(group: BarGroup, bar: Bar, key: str, shows_name: bool) -> str:
     """Return one bar with whisker, reference mark and text, which has the focus by Tab and shows all in a tooltip."""
-    end = group.find_place(bar.value)
+    end = 0.0 if bar.value is None else group.find_place(bar.value)
     shapes = [
         f'<rect class="track" width="100%" height="100%" rx="3"/><rect class="bar" width="{end:.2f}%" '
         'height="100%" rx="3"/>'
@@ -164,11 +168,11 @@ def _draw_bar(group: BarGroup, bar: Bar, key: str, shows_name: bool) -> str:
         )
     if bar.low is not None and bar.high is not None:
         low, high = sorted((group.find_place(bar.low), group.find_place(bar.high)))
-        shapes.append(
-            f'<g class="whisker"><line x1="{low:.2f}%" x2="{high:.2f}%" y1="50%" y2="50%"/>'
-            + "".join(f'<line x1="{at:.2f}%" x2="{at:.2f}%" y1="25%" y2="75%"/>' for at in (low, high))
-            + "</g>"
+        lines = f'<line x1="{low:.2f}%" x2="{high:.2f}%" y1="50%" y2="50%"/>' + "".join(
+            f'<line x1="{at:.2f}%" x2="{at:.2f}%" y1="22%" y2="78%"/>' for at in (low, high)
         )
+        # Twice: a wide line in the colour of the sheet sets the whisker off from its bar.
+        shapes.append(f'<g class="halo">{lines}</g><g class="whisker">{lines}</g>')
     if group.reference is not None:
         place = group.find_place(group.reference)
         shapes.append(f'<svg x="{place:.2f}%" y="50%" overflow="visible">{MARK}</svg>')
@@ -294,12 +298,15 @@ def _format_reading(low: float, middle: float, high: float) -> str:
     return value if low == high or math.isnan(low) or math.isnan(high) else f"{value} ({ends[0]}, {ends[1]})"
 
 
-def _describe_curves(panel: CurvePanel, x: Float64[np.ndarray, " X"], curves: dict[str, np.ndarray]) -> str:
+def _describe_curves(label: str, places: Sequence[str], curves: Mapping[str, Float64[np.ndarray, "3 X"]]) -> str:
     """Return the first and the last value of each curve as a sentence."""
-    where: tuple[Literal[0], Literal[-1]] = (0, -1)
-    first, last = (_format_places(x, panel.x_label)[k] for k in where)
     ends = [
-        f"{name} from {_format_reading(*curve[:, 0])} to {_format_reading(*curve[:, -1])}"
+        f"{name} from {_format_reading(*curve[:, 0].tolist())} to {_format_reading(*curve[:, -1].tolist())}"
         for name, curve in curves.items()
     ]
-    return f"{panel.y_label} from {first} to {last}: {'; '.join(ends)}."
+    return f"{label} from {places[0]} to {places[-1]}: {'; '.join(ends)}."
+
+
+def _strip_mathtext(text: str) -> str:
+    """Return a label without matplotlib's marks of formulas, such as "R min" for "$R_{min}$"."""
+    return re.sub(r"\$([^$]*)\$", lambda formula: re.sub(r"[{}\\]", "", formula[1].replace("_", " ")), text)

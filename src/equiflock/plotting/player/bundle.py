@@ -26,9 +26,9 @@ def bundle_player() -> str:
 
 
 def make_security_policy(*scripts: str) -> str:
-    """Return a meta element for the head of a page: it runs the player's script and others, and loads and sends nothing.
+    """Return a meta element for the head of a page: it runs the player's script only, and loads and sends nothing.
 
-    `scripts` are the contents of the other script elements.
+    `scripts` are the contents of further script elements that run.
     """
     digests = [
         base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (_build_script(), *scripts)

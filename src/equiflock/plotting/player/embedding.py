@@ -32,7 +32,7 @@ import numpy as np
 from equiflock._runtime.checks import InputError, check_count, check_positive, shorten_repr
 from equiflock._runtime.files import atomic_write
 from equiflock.plotting.player.bundle import bundle_player, make_security_policy, to_script_json
-from equiflock.plotting.player.frames import pack_frame
+from equiflock.plotting.player.frames import FLOAT32_BITS, pack_frame
 from equiflock.plotting.player.playback import Playback
 from equiflock.simulation.body_motion import compute_acceleration_between
 from equiflock.simulation.trajectory import FRAME_ARRAYS, Trajectory
@@ -43,7 +43,11 @@ MAX_FRAMES = 101
 MAX_FRAME_BYTES = 8 * 2**20
 """Maximum size of all frames of an element before compression."""
 MAX_CHOICE_BYTES = 2 * 2**20
-"""The same for each entry of a menu, of which a page may have dozens."""
+"""The same for an entry of a menu, unless it has too few frames then."""
+COMPACT_CHOICE_BYTES = 2**18
+"""The same in a menu of dozens of entries, whose numbers have COMPACT_BITS."""
+COMPACT_BITS = 12
+"""Significant bits of positions, velocities and accelerations in such a menu: a tenth of a pixel."""
 MIN_FRAMES = 20
 """Minimum number of frames, unless the flights have fewer: larger flocks are refused."""
 SIGNIFICANT_DIGITS = 4
@@ -82,31 +86,37 @@ class FlightChoice:
 
     name: str
     runs: Sequence[Trajectory]
-    """One to MAX_EMBEDDED_FLIGHTS flights that play together; of each the first flock is shown. Their times may differ."""
+    """One to MAX_EMBEDDED_FLIGHTS flights that play together, of each the first flock; their times may differ."""
     titles: Sequence[str] | None = None
     """One per flight; defaults to the controllers' names."""
     note: str = ""
     """Text below the name."""
+    group: str = ""
+    """Heading above the first of the adjacent entries with the same group."""
     speed: float = 0.5
     """Simulated seconds per second."""
 
 
-def embed_flight_menu(choices: Sequence[FlightChoice], key: str, *, links: bool = False) -> str:
+def embed_flight_menu(choices: Sequence[FlightChoice], key: str, *, links: bool = False, compact: bool = False) -> str:
     """Return HTML with one player and a list of flights, which a report's script loads into it; texts are data.
 
-    Only one entry takes a WebGL context, of which browsers have few. The inputs have the ids `key`-0, `key`-1, ..; `links`
-    draws the communication graph at first. Raise InputError if there is no entry or one does not fit.
+    The menu takes a single WebGL context, of which browsers have few. Its inputs have the ids `key`-0, `key`-1, ..;
+    `links` draws the communication graph at first; `compact` makes the entries smaller, for a menu of dozens. Raise
+    InputError if there is no entry or one does not fit.
     """
     if not choices:
         raise InputError("a menu of flights needs at least one entry; got none")
+    limit, bits = (COMPACT_CHOICE_BYTES, COMPACT_BITS) if compact else (MAX_CHOICE_BYTES, FLOAT32_BITS)
     contents = [
-        _pack_flights(match_times(each.runs), 0, each.titles, each.speed, True, links, "", MAX_CHOICE_BYTES)
+        _pack_flights(match_times(each.runs), 0, each.titles, each.speed, True, links, "", limit, bits)
         for each in choices
     ]
     labels = []
     for k, choice in enumerate(choices):
         note = f"<small>{escape(choice.note)}</small>" if choice.note else ""
         checked = " checked" if k == 0 else ""
+        if choice.group and (k == 0 or choice.group != choices[k - 1].group):
+            labels.append(f"<p>{escape(choice.group)}</p>")
         labels.append(
             f'<label><input type="radio" name="{key}" id="{key}-{k}" autocomplete="off"{checked}>'
             f"{escape(choice.name)}{note}</label>"
@@ -121,8 +131,8 @@ def embed_flight_menu(choices: Sequence[FlightChoice], key: str, *, links: bool 
 def match_times(runs: Sequence[Trajectory]) -> list[Trajectory]:
     """Return flights with the same times: as they are if they are equal, else at MAX_FRAMES times up to the latest.
 
-    Between two frames, agents have the constant accelerations that lead from one to the next, as in the player; a flight
-    that ends before the others keeps its last state. The flights have no series.
+    Between two frames, agents have the constant accelerations that lead from one to the next, as in the player. A
+    flight that ends before the others keeps its last state. The flights have no series.
     """
     if all(np.array_equal(run.times, runs[0].times) for run in runs):
         return list(runs)
@@ -250,6 +260,7 @@ def _pack_flights(
     links: bool,
     group: str,
     max_bytes: int | None = None,
+    significant_bits: int = FLOAT32_BITS,
 ) -> dict[str, Any]:
     """Return the content of a player; raise InputError if an argument is invalid or the flocks are too large."""
     for run in runs:
@@ -262,7 +273,7 @@ def _pack_flights(
     if titles is not None and (isinstance(titles, str) or len(titles) != len(runs)):
         raise InputError(f"titles must be {len(runs)}, one per flight; got {shorten_repr(titles)}")
     description = playback.to_dict()
-    times, frames, has_links = _pack_frames(playback, MAX_FRAME_BYTES if max_bytes is None else max_bytes)
+    times, frames, has_links = _pack_frames(playback, max_bytes or MAX_FRAME_BYTES, significant_bits)
     flights = description["flights"]
     for flight, title in zip(flights, titles or (), strict=bool(titles)):
         flight["title"] = str(title)
@@ -282,37 +293,40 @@ def _pack_flights(
     }
 
 
-def _pack_frames(playback: Playback, max_bytes: int) -> tuple[list[float], list[bytes], bool]:
+def _pack_frames(playback: Playback, max_bytes: int, significant_bits: int) -> tuple[list[float], list[bytes], bool]:
     """Return times and contents of evenly chosen frames of up to `max_bytes`, and whether they have links.
 
-    Links are left out if there is no room for MIN_FRAMES frames, or all, with them. Raise InputError if there is none
-    without them.
+    Links are left out if there is no room for MIN_FRAMES frames, or all, with them, or if numbers are rounded to save
+    space. If there is no room without them either, there are MIN_FRAMES of up to MAX_FRAME_BYTES. Raise InputError if
+    these do not fit.
     """
-    for has_links in (True, False):
-        count = min(MAX_FRAMES, playback.frame_count)
-        least = min(MIN_FRAMES, playback.frame_count)
+    attempts = [(True, max_bytes, MAX_FRAMES)] if significant_bits == FLOAT32_BITS else []
+    attempts += [(False, max_bytes, MAX_FRAMES), (False, MAX_FRAME_BYTES, MIN_FRAMES)]
+    least = min(MIN_FRAMES, playback.frame_count)
+    for has_links, room, most in attempts:
+        count = min(most, playback.frame_count)
         while count >= least:
             chosen = np.unique(np.linspace(0, playback.frame_count - 1, count).round().astype(int))
             thinned = Playback([_select_frames(run, chosen) for run in playback.runs], 0, MAX_EMBEDDED_FLIGHTS)
             thinned.edges = has_links
-            frames = _pack_up_to(thinned, max_bytes)
+            frames = _pack_up_to(thinned, room, significant_bits)
             if len(frames) == len(chosen):
                 return thinned.runs[0].times.tolist(), frames, has_links
             count = min(count - 1, len(frames))
     agents = sum(run.roles.shape[1] for run in playback.runs)
     raise InputError(
-        f"a player has room for {max_bytes // 2**20} MB of frames, but {least} frames of {agents:,} agents need "
+        f"a player has room for {MAX_FRAME_BYTES // 2**20} MB of frames, but {least} frames of {agents:,} agents need "
         "more: show fewer or smaller flights, or make a film with `equiflock animate`"
     )
 
 
-def _pack_up_to(playback: Playback, max_bytes: int) -> list[bytes]:
+def _pack_up_to(playback: Playback, max_bytes: int, significant_bits: int) -> list[bytes]:
     """Return the frames of a playback, from the first to the last that fits into `max_bytes` with those before."""
     frames: list[bytes] = []
     room = max_bytes
     for frame in range(playback.frame_count):
         playback.seek(frame)
-        frames.append(pack_frame(frame, playback.time, playback.make_pictures()))
+        frames.append(pack_frame(frame, playback.time, playback.make_pictures(), significant_bits))
         room -= len(frames[-1])
         if room < 0:
             return frames[:-1]

@@ -106,6 +106,7 @@ export class Player {
 
   /** Take a WebGL context and draw; the first time also unpack the frames. */
   async wake() {
+    if (this.#onScreen) return; // a printer gets the copy
     if (this.#screen) {
       this.#screen.restore();
       this.#still.hidden = true;
