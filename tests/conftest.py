@@ -211,9 +211,10 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     from equiflock.controllers.registry import CONTROLLERS
     from equiflock.features import FEATURES
     from equiflock.outcomes import Outcome
+    from equiflock.rl.rewards import REWARDS
     from equiflock.scenarios.registry import SCENARIOS
     from equiflock.simulation.metrics import METRICS
 
-    for registry in (BODIES, CONTROLLERS, FEATURES, METRICS, SCENARIOS):
+    for registry in (BODIES, CONTROLLERS, FEATURES, METRICS, REWARDS, SCENARIOS):
         monkeypatch.setattr(registry, "parts", dict(registry.parts))
     monkeypatch.setattr(Outcome, "_registry", dict(Outcome._registry))
