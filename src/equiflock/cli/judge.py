@@ -92,11 +92,12 @@ def print_card(card: Card) -> None:
         print_column_blocks(
             "at least 95% of flights succeed up to [95% interval]", ["", *(labels[name] for name in flown)], rows
         )
+    shown = [each.name for each in card.controllers if each.role != "reference"]
     rows = [
-        [f"{row.group}: {row.title}", *(_format_success(row.results[name].metrics.get("success")) for name in labels)]
+        [f"{row.group}: {row.title}", *(_format_success(row.results[name].metrics.get("success")) for name in shown)]
         for row in card.rows
     ]
-    print_column_blocks("flights that succeed, with 95% interval", ["", *labels.values()], rows)
+    print_column_blocks("flights that succeed, with 95% interval", ["", *(labels[name] for name in shown)], rows)
     broken = {each.name for each in card.controllers if each.error}
     for row in card.rows:
         for name, result in row.results.items():

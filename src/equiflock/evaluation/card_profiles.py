@@ -164,7 +164,7 @@ def _make_rows(
     failures: dict[str, dict[str, Any]] = {
         f"10 agents {kind}": {"fail": 10, "fail_kind": kind, "fail_time": FAIL_TIME} for kind in ("stopped", "silent")
     }
-    for group, settings in (("Radio", radio), ("Body", body), ("Failures", failures)):
+    for group, settings in (("Radio", radio), ("Body", body)):
         rows += [_make_row(title, group, title, flocks, **options) for title, options in settings.items()]
     rows.append(
         _make_row(
@@ -182,6 +182,7 @@ def _make_rows(
             top_speed=2.0,
         )
     )
+    rows += [_make_row(title, "Failures", title, flocks, **options) for title, options in failures.items()]
     return tuple(rows)
 
 

@@ -88,9 +88,11 @@ def _build_row_result(condition: Condition, table: CardTable, controller: Contro
 def score_row(condition: Condition, table: CardTable, controller: str) -> Float64[np.ndarray, " B"] | None:
     """Return the scores of a row's flocks: success, scaled so that the expert's rate is 1 and the worst law's is 0.
 
-    Where the expert's law does not model the task, success in all flights is 1. None if a rate is missing, or if the
-    two are less than LEAST_SPREAD apart, so that the row tells nothing.
+    Where the expert's law does not model the task, success in all flights is 1, and the expert itself has no score.
+    None if a rate is missing, or if the two are less than LEAST_SPREAD apart, so that the row tells nothing.
     """
+    if controller == EXPERT and not condition.has_expert:
+        return None
     own = table.read_successes(controller, condition.name)
     expert = table.read_successes(EXPERT, condition.name) if condition.has_expert else np.ones(1)
     laws = [rates for law in LAWS if (rates := table.read_successes(law, condition.name)) is not None]
@@ -103,9 +105,9 @@ def score_row(condition: Condition, table: CardTable, controller: str) -> Float6
 def build_scores(
     conditions: Sequence[Condition], table: CardTable, controllers: Sequence[ControllerFacts]
 ) -> tuple[dict[str, Estimate], dict[str, tuple[tuple[float, float, float, float], ...]]]:
-    """Return the overall score and the performance profile of each controller that has a result in every scored row.
+    """Return the overall score and the performance profile of each controller that could be loaded.
 
-    A row that a controller could not fly counts as 0.
+    A row that it could not fly counts as 0; the expert's score is of the rows that its law models.
     """
     scores, profiles = {}, {}
     for each in controllers:
@@ -115,7 +117,10 @@ def build_scores(
             if score_row(condition, table, LAWS[0]) is None:
                 continue
             own = score_row(condition, table, each.name)
-            rows.append(np.zeros(1) if own is None else own)
+            if own is not None:
+                rows.append(own)
+            elif each.name != EXPERT:
+                rows.append(np.zeros(1))
         if rows and not each.error:
             scores[each.name] = estimate_score(rows)
             profiles[each.name] = tuple(estimate_performance_profile(rows, SCORE_LEVELS))
@@ -151,7 +156,7 @@ def build_breakpoint(
         disturbance.format_level(disturbance.levels[0]),
         disturbance.format_level(disturbance.levels[-1]),
         disturbance.base.flocks,
-        disturbance.base.settings,
+        disturbance.settings,
         results,
         curves,
         remarks,
