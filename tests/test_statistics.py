@@ -15,6 +15,7 @@ from scipy.stats import binomtest, trim_mean
 
 from equiflock._runtime.checks import InputError
 from equiflock.statistics import (
+    Breakpoint,
     Comparison,
     Estimate,
     by_training,
@@ -23,13 +24,17 @@ from equiflock.statistics import (
     count_resamples,
     estimate,
     estimate_flock_share,
+    estimate_performance_profile,
+    estimate_score,
     estimate_share,
+    find_breakpoint,
     interquartile_mean,
     limit_share,
     limit_share_difference,
     mean,
     resample_quantile,
     resample_share,
+    scale_scores,
     summarize_resamples,
 )
 
@@ -232,6 +237,90 @@ def test_the_interval_of_few_flocks_holds_its_value(flocks: int) -> None:
         found = compare(np.full(flocks, first), np.full(flocks, second)).improvement
         assert found.low <= found.value <= found.high
         assert found.low < found.high
+
+
+LEVELS, TRIALS = 65, 80
+
+
+def plant_breakpoint(
+    rng: np.random.Generator, threshold: float, shares_flocks: bool
+) -> tuple[int, Callable[[int], int]]:
+    """A random level at which a smooth success rate falls below a threshold, and the successes of trials per level.
+
+    Trials of all levels fly the same flocks, each with a hardness of its own, or fresh ones at each level.
+    """
+    steepness, middle = rng.uniform(10.0, 40.0), rng.uniform(0.3, 0.7)
+    rates = 1.0 / (1.0 + np.exp(steepness * (np.linspace(0.0, 1.0, LEVELS) - middle)))
+    hardness = rng.random((1 if shares_flocks else LEVELS, TRIALS))
+    successes = (hardness < rates[:, None]).sum(axis=1)
+    return int((rates >= threshold).sum()) - 1, lambda level: int(successes[level])
+
+
+@pytest.mark.parametrize("shares_flocks", [True, False], ids=["common flocks", "fresh flocks"])
+@pytest.mark.parametrize("threshold", [0.95, 0.5])
+def test_bisection_finds_a_planted_breakpoint_within_its_interval(threshold: float, shares_flocks: bool) -> None:
+    rng, hits, widths = np.random.default_rng(0), 0, []
+    for _ in range(100):
+        true, count_successes = plant_breakpoint(rng, threshold, shares_flocks)
+        found = find_breakpoint(count_successes, LEVELS, TRIALS, threshold)
+        hits += found.low <= true <= found.high
+        widths.append(found.high - found.low)
+        assert found.low <= found.value <= found.high
+    assert hits >= 90
+    assert np.mean(widths) < LEVELS / 4  # an interval of all levels would contain any
+
+
+def test_bisection_visits_few_levels_and_each_once() -> None:
+    visited: list[int] = []
+
+    def count_successes(level: int) -> int:
+        visited.append(level)
+        return TRIALS if level < 40 else 0
+
+    assert find_breakpoint(count_successes, LEVELS, TRIALS) == Breakpoint("found", 39, 39, 40)
+    assert len(visited) == len(set(visited)) < 12
+
+
+@pytest.mark.parametrize(
+    ("successes", "expected"),
+    [(TRIALS, Breakpoint("holds", LEVELS - 1, LEVELS - 1, LEVELS - 1)), (0, Breakpoint("fails", 0, 0, 0))],
+)
+def test_a_breakpoint_beyond_the_range_is_at_its_end(successes: int, expected: Breakpoint) -> None:
+    assert find_breakpoint(lambda level: successes, LEVELS, TRIALS) == expected
+
+
+def test_too_few_trials_never_rule_out_the_mildest_level() -> None:
+    assert find_breakpoint(lambda level: 72 if level < 40 else 0, LEVELS, 72).low == 0
+    assert find_breakpoint(lambda level: 73 if level < 40 else 0, LEVELS, 73).low == 39
+
+
+def test_scores_are_means_of_rows_whatever_their_number_of_flocks() -> None:
+    many, few = np.ones(100), np.zeros(2)
+    found = estimate_score([many, few])
+    assert (found.value, found.low, found.high, found.n) == (0.5, 0.5, 0.5, 2)
+    assert scale_scores([0.2, 0.8], worst=0.2, best=0.8).tolist() == pytest.approx([0.0, 1.0])
+
+
+def test_intervals_of_scores_cover_the_true_score() -> None:
+    rates, rng = np.array([0.9, 0.5, 0.7, 0.2]), np.random.default_rng(0)
+    covered = 0
+    for number in range(200):
+        found = estimate_score([(rng.random(40) < rate) * 1.0 for rate in rates], seed=number)
+        covered += found.low <= rates.mean() <= found.high
+    assert 0.9 <= covered / 200 <= 0.99
+
+
+def test_a_performance_profile_is_the_share_of_rows_that_reach_each_score() -> None:
+    profile = estimate_performance_profile([np.ones(10), np.full(10, 0.5), np.zeros(10)], (0.0, 0.25, 0.75, 1.0))
+    assert [share for _, share, _, _ in profile] == pytest.approx([1.0, 2 / 3, 1 / 3, 1 / 3])
+    assert all(low == share == high for _, share, low, high in profile)  # flocks agree
+
+
+def test_scores_without_rows_are_refused() -> None:
+    with pytest.raises(InputError, match="at least one row"):
+        estimate_score([])
+    with pytest.raises(InputError, match="threshold must be a share"):
+        find_breakpoint(lambda level: 0, LEVELS, TRIALS, 1.0)
 
 
 @pytest.mark.parametrize("q", [0.0, 0.25, 0.5, 0.75, 1.0])

@@ -22,6 +22,7 @@ from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
 from equiflock.evaluation.flight_comparison import FlightComparison, compare_with_simulation
+from equiflock.evaluation.judge import judge
 from equiflock.evaluation.robot_fit import RobotFit, fit_robot
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
@@ -34,6 +35,9 @@ from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
 from equiflock.plotting.player.embedding import FlightPlayer, show
 from equiflock.protocols import Body, BodyStep, Ending, LocalController, Moment, PrivilegedController, StatefulBody
+from equiflock.rl.interfaces import parallel_env, torchrl_env
+from equiflock.rl.rewards import reward, reward_names
+from equiflock.rl.vector_flocks import VectorFlocks
 from equiflock.scenarios import (
     Flocking,
     LeaderFollowing,
@@ -102,6 +106,7 @@ __all__ = [
     "Unicycle",
     "UntilDisconnected",
     "UntilPassed",
+    "VectorFlocks",
     "__version__",
     "audit",
     "body",
@@ -116,6 +121,7 @@ __all__ = [
     "feature_names",
     "fit_robot",
     "flight",
+    "judge",
     "load",
     "load_module",
     "make_body",
@@ -125,8 +131,11 @@ __all__ = [
     "metrics",
     "observe",
     "paper_senses",
+    "parallel_env",
     "radius_graph",
     "random_disk",
+    "reward",
+    "reward_names",
     "save",
     "scenario",
     "scenario_names",
@@ -134,6 +143,7 @@ __all__ = [
     "simulate",
     "theory",
     "threads",
+    "torchrl_env",
     "train",
 ]
 

@@ -1,4 +1,4 @@
-"""Intervals for comparisons of controllers: medians, interquartile means, shares, and paired differences.
+"""Intervals for comparisons of controllers: medians, shares, paired differences, breakpoints and scores.
 
 Values have the shape (S, B), trainings by flocks: every training flies the same B flocks. A law is one training, (B,).
 Intervals are over flocks, jointly for all trainings, so they hold for these trainings on other flocks. Five trainings
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -56,6 +57,22 @@ class Comparison(NamedTuple):
     """Median over flocks of first minus second."""
     improvement: Estimate
     """Probability that the first has the better value on a flock; ties count half."""
+
+
+BreakpointStatus: TypeAlias = Literal["found", "holds", "fails"]
+"""Whether the share crosses the threshold within the range, reaches it up to the hardest level, or nowhere."""
+
+
+class Breakpoint(NamedTuple):
+    """Indices of levels, from the mildest to the hardest, where a share of successes falls below a threshold."""
+
+    status: BreakpointStatus
+    value: int
+    """The hardest level at which the share reached the threshold; 0 if it did at none."""
+    low: int
+    """Mild end of the interval: the hardest level at which the share's interval is above the threshold, or 0."""
+    high: int
+    """Hard end of the interval: the mildest level at which the share's interval is below the threshold, or the last."""
 
 
 def median(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -159,6 +176,99 @@ def compare_shares(first: ArrayLike, second: ArrayLike, *, larger_is_better: boo
     one, other = _check_common_flocks(first, second)
     difference = _estimate_mean_lead(one.mean(axis=0) - other.mean(axis=0))
     return Comparison(difference, _scale_estimate(difference, 0.5 if larger_is_better else -0.5, 0.5))
+
+
+def find_breakpoint(
+    count_successes: Callable[[int], int], levels: int, trials: int, threshold: float = 0.95
+) -> Breakpoint:
+    """Return the level at which the share of successes falls below a threshold, with its 95% interval, by bisection.
+
+    `count_successes` returns the number of successes in `trials` trials at the levels 0 (mildest) to `levels` - 1
+    (hardest), best on the same flocks; it is called at most once per level. The interval has all levels that the trials
+    cannot rule out: where the Wilson interval of the share contains the threshold. It covers the true level with a
+    probability of 95% if the success rate falls with the level. Fewer than 73 trials never rule out 0 for a threshold
+    of 95%. Raise InputError if an argument is out of range.
+
+    >>> find_breakpoint(lambda level: 100 - level, 60, 100)  # 100 of 100 at level 0, 41 of 100 at level 59
+    Breakpoint(status='found', value=5, low=0, high=10)
+    """
+    last, n = check_count("levels", levels) - 1, check_count("trials", trials)
+    if not 0.0 < threshold < 1.0:
+        raise InputError(f"threshold must be a share between 0 and 1; got {threshold:g}")
+
+    @cache
+    def measure(level: int) -> Estimate:
+        return estimate_share(count_successes(level), n)
+
+    def count_until(fails: Callable[[Estimate], bool]) -> int:
+        """Return the number of levels before the first one that fails, if levels beyond it fail, too."""
+        if fails(measure(0)):
+            return 0
+        if not fails(measure(last)):
+            return levels
+        passed, failed = 0, last
+        while failed - passed > 1:
+            middle = (passed + failed) // 2
+            passed, failed = (passed, middle) if fails(measure(middle)) else (middle, failed)
+        return failed
+
+    reached = count_until(lambda share: share.value < threshold)
+    surely_reached = count_until(lambda share: share.low < threshold)
+    possibly_reached = count_until(lambda share: share.high < threshold)
+    status: BreakpointStatus = "fails" if reached == 0 else "holds" if reached == levels else "found"
+    return Breakpoint(status, max(reached - 1, 0), max(surely_reached - 1, 0), min(possibly_reached, last))
+
+
+def scale_scores(values: ArrayLike, worst: float, best: float) -> Float64[np.ndarray, " B"]:
+    """Return the values of flocks, (S, B) or (B,), averaged over trainings, with 0 for `worst` and 1 for `best`."""
+    return np.asarray((_check_values(values).mean(axis=0) - worst) / (best - worst))
+
+
+def estimate_score(rows: Sequence[ArrayLike], *, seed: int = 0) -> Estimate:
+    """Return the mean over rows of the means of their flocks' scores, with its 95% interval.
+
+    Each row, (B_r,), is resampled over its own flocks (a stratified bootstrap). The count n is that of the rows.
+
+    >>> print(estimate_score([[1.0, 1.0, 0.0, 1.0], [0.5, 0.5]]))
+    0.625 (0.375, 0.750)
+    """
+    samples = _resample_row_means(rows, seed)
+    low, high = np.quantile(samples.mean(axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
+    value = _compute_row_means(rows).mean()
+    return Estimate(float(value), float(low), float(high), len(rows))
+
+
+def estimate_performance_profile(
+    rows: Sequence[ArrayLike], scores: Sequence[float], *, seed: int = 0
+) -> list[tuple[float, float, float, float]]:
+    """Return the performance profile of rows of flocks' scores: (score, share of rows that reach it, low, high).
+
+    The interval is that of the same resampling as for `estimate_score` (Agarwal et al., "Deep reinforcement learning at
+    the edge of the statistical precipice", 2021).
+    """
+    samples, means = _resample_row_means(rows, seed), _compute_row_means(rows)
+    profile = []
+    for score in scores:
+        ends = np.quantile((samples >= score).mean(axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
+        profile.append((float(score), float((means >= score).mean()), *ends.tolist()))
+    return profile
+
+
+def _compute_row_means(rows: Sequence[ArrayLike]) -> Float64[np.ndarray, " rows"]:
+    """Return the mean of each row."""
+    return np.array([_check_values(row).mean() for row in rows])
+
+
+def _resample_row_means(rows: Sequence[ArrayLike], seed: int) -> Float64[np.ndarray, "rows R"]:
+    """Return RESAMPLES means of each row over resampled flocks; raise InputError if there is no row or a NaN."""
+    if not len(rows):
+        raise InputError("a score needs at least one row; got none")
+    means = []
+    for number, row in enumerate(rows):
+        values = _check_values(row).mean(axis=0)
+        rng = np.random.default_rng([seed, number, len(values)])
+        means.append(values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1))
+    return np.array(means)
 
 
 def count_resamples(flocks: int, resamples: int = RESAMPLES) -> Int64[np.ndarray, "R B"]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +10,7 @@ import pandas as pd
 from jaxtyping import Bool, Float64
 from numpy.typing import ArrayLike
 
-from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.figures import CurvePanel
 from equiflock.simulation.metrics import METRICS
 
 QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
@@ -107,8 +105,8 @@ class Curves:
         return self._pivots[key]
 
 
-def draw_measure_curves(table: pd.DataFrame, path: str | os.PathLike[str], measures: Sequence[str]) -> Path:
-    """Draw the median and the quartiles over flocks of each measure over time, a panel per measure, as a PNG file.
+def build_measure_panels(table: pd.DataFrame, measures: Sequence[str]) -> list[CurvePanel]:
+    """Return a panel for each measure over time: the median and the quartiles over flocks.
 
     The table has rows of `build_curve_table` and the columns controller and seed. The y axis is linear if all values
     are within a factor of ten, such as component counts, or one is negative, else logarithmic. NaN is left blank.
@@ -123,4 +121,4 @@ def draw_measure_curves(table: pd.DataFrame, path: str | os.PathLike[str], measu
         scale: Literal["linear", "log"] = "log" if 0.0 <= smallest < 0.1 * largest else "linear"
         label = METRICS.parts[measure].label if measure in METRICS.parts else measure.replace("_", " ")
         panels.append(CurvePanel(curves.x, "time (s)", label, lines, scale, has_overlapping_lines=narrow))
-    return draw_panels(panels, path)
+    return panels

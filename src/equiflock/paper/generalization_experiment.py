@@ -26,7 +26,7 @@ from equiflock.learning.recipe import Cloning
 from equiflock.paper.gap_splits import SPLITS, redraw_gaps, resample_gaps
 from equiflock.paper.ledger import Check, Statement
 from equiflock.paper.profile import Profile
-from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.figures import CurvePanel
 from equiflock.plotting.html_report import format_markdown_table
 from equiflock.protocols import LocalController
 from equiflock.statistics import RESAMPLES
@@ -314,41 +314,32 @@ def _judge_weight_sizes(curves: Curves) -> Statement:
     )
 
 
-def draw_losses(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the training loss by epoch, and by how much the test loss differs from it, a curve per network."""
+def build_loss_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of the training loss by epoch, and of the difference of the test loss from it, for each network."""
     curves = Curves(table, over="epoch")
     training, difference = {}, {}
     for name in PAPER_NETWORKS:
         train, test = (curves.get_curve(quantity, name) for quantity in ("train_loss", "test_loss"))
         training[name], difference[name] = _compute_range(train), _compute_range(100.0 * (test - train) / train)
-    return draw_panels(
-        [
-            CurvePanel(curves.x, "epoch", "training loss", training),
-            CurvePanel(
-                curves.x,
-                "epoch",
-                "test loss above training loss, %",
-                difference,
-                "linear",
-                shows_range_at_end=True,
-            ),
-        ],
-        path,
-    )
+    label = "test loss above training loss, %"
+    return [
+        CurvePanel(curves.x, "epoch", "training loss", training),
+        CurvePanel(curves.x, "epoch", label, difference, "linear", shows_range_at_end=True),
+    ]
 
 
-def draw_bounds(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the generalization bound and the empirical gap (test loss - training loss) by epoch, a curve per network."""
-    return _draw_by_network(table, GAP_LABELS, path)
+def build_bound_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of the generalization bound and the empirical gap (test loss - training loss) by epoch."""
+    return _build_network_panels(table, GAP_LABELS)
 
 
-def draw_terms(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the four terms of the generalization bound in which the networks differ, by epoch."""
-    return _draw_by_network(table, TERM_LABELS, path)
+def build_term_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of the four terms of the generalization bound in which the networks differ, by epoch."""
+    return _build_network_panels(table, TERM_LABELS)
 
 
-def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the standardized bound and gap (mean 0, standard deviation 1) by epoch, a panel for each network.
+def build_correlation_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of the standardized bound and gap (mean 0, standard deviation 1) by epoch, one for each network.
 
     Epoch 0 is left out. Titles give the correlation of bound and gap, median and range over training seeds.
     """
@@ -362,11 +353,11 @@ def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
         correlation = compute_correlation(curves, name)
         title = f"{name}: ρ = {np.median(correlation):.2f} [{correlation.min():.2f}, {correlation.max():.2f}]"
         panels.append(CurvePanel(curves.x[1:], "epoch", "standard deviations", lines, "linear", title=title))
-    return draw_panels(panels, path)
+    return panels
 
 
-def _draw_by_network(table: pd.DataFrame, labels: Mapping[str, str], path: Path) -> Path:
-    """Draw a panel for each quantity in `labels` by epoch, with a curve for each of the paper's networks."""
+def _build_network_panels(table: pd.DataFrame, labels: Mapping[str, str]) -> list[CurvePanel]:
+    """Return a panel for each quantity in `labels` by epoch, with a curve for each of the paper's networks."""
     curves = Curves(table, over="epoch")
     panels = []
     for quantity, label in labels.items():
@@ -377,7 +368,7 @@ def _draw_by_network(table: pd.DataFrame, labels: Mapping[str, str], path: Path)
         panels.append(
             CurvePanel(curves.x, "epoch", label, lines, scale, shows_range_at_end=True, has_overlapping_lines=overlaps)
         )
-    return draw_panels(panels, path)
+    return panels
 
 
 def _compute_range(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "3 X"]:
@@ -441,9 +432,9 @@ def format_bound_table(table: pd.DataFrame) -> str:
     return format_markdown_table(header, [[f"`{row[0]}`", *row[1:]] for row in rows])
 
 
-FIGURES: dict[str, Callable[[pd.DataFrame, Path], Path]] = {
-    "generalization-losses.png": draw_losses,
-    "generalization-bound.png": draw_bounds,
-    "generalization-terms.png": draw_terms,
-    "generalization-correlation.png": draw_correlation,
+PANELS: dict[str, Callable[[pd.DataFrame], list[CurvePanel]]] = {
+    "generalization-losses.png": build_loss_panels,
+    "generalization-bound.png": build_bound_panels,
+    "generalization-terms.png": build_term_panels,
+    "generalization-correlation.png": build_correlation_panels,
 }

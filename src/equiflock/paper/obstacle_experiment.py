@@ -18,7 +18,7 @@ from equiflock.outcomes import Outcome
 from equiflock.paper.ledger import Check, Statement
 from equiflock.paper.policies import PolicyFlightJob
 from equiflock.paper.profile import Profile
-from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.figures import CurvePanel
 from equiflock.scenarios import ObstacleCourse, Scenario
 from equiflock.simulation.flight_jobs import build_outcome_table
 from equiflock.statistics import RESAMPLES, limit_share, limit_share_difference, resample_share
@@ -245,10 +245,11 @@ def _judge_collisions(outcomes: OutcomeTable) -> Statement:
     )
 
 
-def draw_obstacles(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the share of flights with the orbit technique that failed by the obstacle's number of sides, and the causes.
+def build_obstacle_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of the share of flights that failed by the obstacle's number of sides, and of the causes.
 
-    The range is over training seeds. A cause of all failures, or of none, has no panel.
+    These flights use the orbit technique. The range is over training seeds. A cause of all failures, or of none, has no
+    panel.
     """
     outcomes = OutcomeTable(table)
     collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
@@ -270,7 +271,7 @@ def draw_obstacles(table: pd.DataFrame, path: Path) -> Path:
             continue
         x, x_label, ticks = np.array(outcomes.sides), "perimeter / $R_{min}$", tuple(outcomes.sides)
         panels.append(CurvePanel(x, x_label, "share", lines, "linear", (-0.03, 1.03), ticks, title))
-    return draw_panels(panels, path)
+    return panels
 
 
 def format_failures_without_orbit(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

@@ -6,7 +6,6 @@ the velocity variance, IMAN that of the mean acceleration norm.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -26,7 +25,7 @@ from equiflock.paper.ledger import FEW_HUNDREDTHS, Check, Statement, format_ledg
 from equiflock.paper.policies import TrainedPolicies
 from equiflock.paper.profile import Profile
 from equiflock.paper.resampled_curves import ResampledCurves
-from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.figures import CurvePanel
 from equiflock.plotting.html_report import format_markdown_table
 from equiflock.statistics import RESAMPLES
 
@@ -305,8 +304,8 @@ def _make_comparable_check(curves: ResampledCurves, other: str, epoch: int) -> C
     )
 
 
-def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """Draw IVV and IMAN by epoch beside the expert's: quartiles over flocks, each the median over seeds.
+def build_training_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of IVV and IMAN by epoch beside the expert's: quartiles over flocks, each the median over seeds.
 
     `table` has the columns epoch, controller, flock, ivv, iman and seed, and rows of the expert.
     """
@@ -321,7 +320,7 @@ def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
         for name in policies.controller.unique():
             curves[name] = validation_curves.quartiles(name, metric=metric)
         panels.append(CurvePanel(epochs, "epoch", f"{metric.upper()} (validation)", curves))
-    return draw_panels(panels, path)
+    return panels
 
 
 def format_metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200, 400)) -> str:
