@@ -22,7 +22,7 @@ from equiflock.deployment.mavlink_vehicle import check_mavlink
 from equiflock.deployment.ros2_node import check_ros2
 from equiflock.evaluation import robot_fit
 from equiflock.evaluation.card_profiles import PROFILES, CardProfile
-from equiflock.paper.generalization_experiment import format_bound_table
+from equiflock.paper.generalization_experiment import format_bound_table, format_split_table
 from equiflock.paper.interpretation import Interpretation
 from equiflock.paper.interpretation_search import (
     format_choices_table,
@@ -243,9 +243,10 @@ def test_the_tables_of_the_interpretations_page_match_the_search_and_both_ledger
     assert format_ledger_comparison(usual, other, Interpretation.from_text(best)) in page
 
 
-def test_the_table_of_the_theory_page_follows_from_the_experiments_table() -> None:
-    table = pd.read_csv(ROOT / "docs" / "reproduction" / "generalization.csv")
-    assert format_bound_table(table) in (ROOT / "docs" / "theory.md").read_text()
+def test_the_tables_of_the_theory_page_follow_from_the_experiments_tables() -> None:
+    page, folder = (ROOT / "docs" / "theory.md").read_text(), ROOT / "docs" / "reproduction"
+    assert format_bound_table(pd.read_csv(folder / "generalization.csv")) in page
+    assert format_split_table(pd.read_csv(folder / "splits.csv")) in page
 
 
 def test_extras_that_pages_and_errors_name_exist() -> None:
