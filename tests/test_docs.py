@@ -28,9 +28,10 @@ from equiflock.paper.interpretation_search import (
     format_ledger_comparison,
     format_single_choice_tables,
 )
-from equiflock.paper.ledger import REMARKS, format_ledger_table, read_ledger
+from equiflock.paper.ledger import REMARKS, format_checks_table, format_ledger_table, read_ledger
 from equiflock.paper.reproduction import EXPERIMENTS, STATEMENT_BUILDERS
 from equiflock.paper.training_experiment import build_training_statements, format_metrics_table, read_bundled_tables
+from equiflock.statistics import RESAMPLES
 
 ROOT = Path(__file__).parent.parent
 SHORTENED = {
@@ -75,7 +76,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme_run(monkeypatch: pytest.MonkeyPatch, jobs_here: None) -> None:
+def test_the_commands_of_the_readme_run(monkeypatch: pytest.MonkeyPatch, jobs_here: None, no_curves: None) -> None:
     monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)  # it would serve for ever
     monkeypatch.setattr("webbrowser.open", lambda address: None)
     lines = [line for block in blocks(PAGES[0], "sh") for line in block.splitlines() if line.startswith("equiflock ")]
@@ -210,9 +211,10 @@ def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_fr
     folder = ROOT / "docs" / "reproduction"
     ledger = read_ledger(folder / "ledger.json")
     assert format_ledger_table(ledger) in (ROOT / "docs" / "reproduction.md").read_text()
+    assert format_checks_table(ledger) in (folder / "checks.md").read_text()
     written = {statement.id: (statement.verdict, statement.summary) for statement in ledger}
     for name in EXPERIMENTS[1:]:
-        for statement in STATEMENT_BUILDERS[name](pd.read_csv(folder / f"{name}.csv")):
+        for statement in STATEMENT_BUILDERS[name](pd.read_csv(folder / f"{name}.csv"), RESAMPLES):
             assert written[statement.id] == (statement.verdict, statement.summary), statement.id
     for statement in ledger:
         assert statement.remark == (REMARKS[statement.id] if statement.verdict != "holds" else "")

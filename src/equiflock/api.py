@@ -22,6 +22,7 @@ from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
 from equiflock.evaluation.flight_comparison import FlightComparison, compare_with_simulation
+from equiflock.evaluation.judge import judge
 from equiflock.evaluation.robot_fit import RobotFit, fit_robot
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
@@ -120,6 +121,7 @@ __all__ = [
     "feature_names",
     "fit_robot",
     "flight",
+    "judge",
     "load",
     "load_module",
     "make_body",

@@ -27,6 +27,7 @@ from equiflock._runtime.memory import as_read_only
 from equiflock._runtime.registry import Registry
 from equiflock.flock import Flock, Role
 from equiflock.graph import geometry
+from equiflock.graph.algebraic_connectivity import compute_algebraic_connectivity
 from equiflock.graph.radius_graph import components, label_components, run_over_flocks
 from equiflock.protocols import Moment
 from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
@@ -332,6 +333,29 @@ def component_count(subject: Subject, comm_radius: float | None = None) -> Metri
     """
     # Components are numbered from 0.
     return _unstack_frames(components(_stack_frames(subject), comm_radius).max(axis=1) + 1.0, subject)
+
+
+@metric("order_parameter", label="order parameter", larger_is_better=True)
+def order_parameter(subject: Subject) -> MetricValues:
+    """|(1/N) sum_i v_i / |v_i||: 1 if all agents fly in one direction, about 1 / sqrt(N) in random ones (Vicsek).
+
+    Agents that stand have no direction, and add 0.
+    """
+    flock = _stack_frames(subject)
+    speeds = np.linalg.norm(flock.velocities, axis=-1, keepdims=True)
+    headings = np.where(flock.working[..., None], flock.velocities / np.where(speeds > 0.0, speeds, 1.0), 0.0)
+    agents = np.maximum(flock.working.sum(axis=-1), 1)
+    return _unstack_frames(np.linalg.norm(headings.sum(axis=-2), axis=-1) / agents, subject)
+
+
+@metric("algebraic_connectivity", label="algebraic connectivity", larger_is_better=True)
+def algebraic_connectivity(subject: Subject, comm_radius: float | None = None) -> MetricValues:
+    """Second-smallest eigenvalue of the Laplacian of the communication graph of working agents, directions ignored.
+
+    0 if the graph is disconnected; the larger, the stronger its weakest cut. `comm_radius` replaces that of the flock
+    or flight. It costs about 10 ms for a flock of 100 agents.
+    """
+    return _unstack_frames(compute_algebraic_connectivity(_stack_frames(subject), comm_radius), subject)
 
 
 @metric("message_component_count", label="components by messages")
