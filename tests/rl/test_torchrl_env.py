@@ -24,7 +24,7 @@ def test_the_check_of_torchrl_passes(environment: ef.Environment | None) -> None
     assert env.batch_size == (3,) and env.group_map == {"agents": [f"agent_{i}" for i in range(10)]}
     actions = env.full_action_spec["agents", "action"]
     assert actions.shape == (3, 10, 2)
-    assert torch.isfinite(actions.space.high).all() == (environment is not None)
+    assert actions.space.high.max() == 4.0 if environment else actions.space.high.min() > 1e30
 
 
 def test_a_rollout_has_the_bits_of_the_arrays_and_restarts() -> None:
