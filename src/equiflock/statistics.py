@@ -243,14 +243,15 @@ def estimate_performance_profile(
 ) -> list[tuple[float, float, float, float]]:
     """Return the performance profile of rows of flocks' scores: (score, share of rows that reach it, low, high).
 
-    The interval is that of the same resampling as for `estimate_score` (Agarwal et al., "Deep reinforcement learning at
-    the edge of the statistical precipice", 2021).
+    The share is a mean over the resamples of `estimate_score`, as rows on few flocks have few possible scores, and its
+    interval is theirs (Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice", 2021).
     """
-    samples, means = _resample_row_means(rows, seed), _compute_row_means(rows)
+    samples = _resample_row_means(rows, seed)
     profile = []
     for score in scores:
-        ends = np.quantile((samples >= score).mean(axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
-        profile.append((float(score), float((means >= score).mean()), *ends.tolist()))
+        shares = (samples >= score).mean(axis=0)
+        ends = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
+        profile.append((float(score), float(shares.mean()), *ends.tolist()))
     return profile
 
 

@@ -27,6 +27,8 @@ LEAST_SPREAD = 0.2
 """Least difference of the expert's and the worst law's success rates in a row that counts for the score."""
 SCORE_LEVELS = tuple(np.linspace(0.0, 1.0, 41).round(3).tolist())
 """Scores of a performance profile."""
+SIGNIFICANT_DIGITS = 6
+"""Digits of the numbers of a card."""
 HIGH_RATE = THRESHOLDS[0]
 """Success rate from which on a verdict says that a controller holds."""
 LOW_RATE = THRESHOLDS[1]
@@ -80,9 +82,21 @@ def _build_row_result(condition: Condition, table: CardTable, controller: Contro
     for metric in METRIC_TITLES:
         values = found[metric].to_numpy(np.float64)
         if not np.isnan(values).any():
-            estimates[metric] = estimate_flock_share(values) if metric in SHARE_METRICS else estimate(values)
+            measured = estimate_flock_share(values) if metric in SHARE_METRICS else estimate(values)
+            estimates[metric] = _round_estimate(measured)
     scores = score_row(condition, table, controller.name)
-    return RowResult(estimates, None if scores is None else estimate_score([scores]))
+    return RowResult(estimates, None if scores is None else _round_estimate(estimate_score([scores])))
+
+
+def _round_estimate(found: Estimate) -> Estimate:
+    """Return the estimate with SIGNIFICANT_DIGITS."""
+    value, low, high = (round_number(number) for number in found[:3])
+    return Estimate(value, low, high, found.n)
+
+
+def round_number(value: float) -> float:
+    """Return a number with SIGNIFICANT_DIGITS."""
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
 
 
 def score_row(condition: Condition, table: CardTable, controller: str) -> Float64[np.ndarray, " B"] | None:
@@ -122,8 +136,12 @@ def build_scores(
             elif each.name != EXPERT:
                 rows.append(np.zeros(1))
         if rows and not each.error:
-            scores[each.name] = estimate_score(rows)
-            profiles[each.name] = tuple(estimate_performance_profile(rows, SCORE_LEVELS))
+            scores[each.name] = _round_estimate(estimate_score(rows))
+            profile = estimate_performance_profile(rows, SCORE_LEVELS)
+            profiles[each.name] = tuple(
+                (score, round_number(share), round_number(low), round_number(high))
+                for score, share, low, high in profile
+            )
     return scores, profiles
 
 
@@ -217,11 +235,15 @@ def write_breakpoint_verdict(point: CardBreakpoint, controllers: Sequence[Contro
         if each.name in point.remarks:
             parts.append(f"{each.label} has no result: {point.remarks[each.name]}")
         elif each.name in point.results:
-            found = point.results[each.name][key]
-            verb = "fails from" if found.status == "fails" else "holds to"
-            text = found.text.removeprefix("below ").removeprefix("above ") if found.status == "fails" else found.text
-            parts.append(f"{each.label} {verb} {text}")
+            parts.append(f"{each.label} {describe_breakpoint(point.results[each.name][key])}")
     return ("; ".join(parts) + ".") if parts else ""
+
+
+def describe_breakpoint(found: BreakpointResult) -> str:
+    """Return a breakpoint as the end of a sentence, such as "holds to 34% [31%, 37%]"."""
+    if found.status == "fails":
+        return f"fails from {found.text.removeprefix('below ').removeprefix('above ')} on"
+    return f"holds to {found.text}"
 
 
 def choose_typical_flock(result: pd.DataFrame, succeeds: bool) -> int | None:

@@ -40,7 +40,7 @@ OUTPUT_PATTERNS = ("jobs", "*.html", "*.csv", "*.json")
 """Patterns of the files that a card writes beside its config."""
 MAX_SHOWN_AGENTS = 500
 """Largest flocks whose flights the page plays."""
-SHOWN_FRAMES = 100
+SHOWN_FRAMES = 60
 """Frames of a flight that the page plays, about."""
 
 
@@ -162,8 +162,13 @@ class CardRun:
         here: bool = False,
         force: bool = False,
         marl_eval: bool = False,
+        flights: bool = True,
     ) -> Card:
-        """Run the jobs whose results are missing or damaged, write the card's files, and return the card."""
+        """Run the jobs whose results are missing or damaged, write the card's files, and return the card.
+
+        `flights` embeds typical flights in the page, `marl_eval` writes marl-eval.json; other arguments are those of
+        `run_jobs`.
+        """
         from equiflock.evaluation.card_page import write_card_page
 
         with lock_run_dir(folder, KIND, self.config, OUTPUT_PATTERNS, force):
@@ -178,7 +183,7 @@ class CardRun:
             if marl_eval:
                 with atomic_write(folder / "marl-eval.json") as scratch:
                     scratch.write_text(json.dumps(to_marl_eval(results, self.profile.rows)) + "\n", encoding="utf-8")
-            write_card_page(card, self.fly_typical_flocks(card), folder / "card.html")
+            write_card_page(card, self.fly_typical_flocks(card) if flights else {}, folder / "card.html")
         return card
 
     def build_card(self, results: pd.DataFrame) -> Card:
