@@ -76,8 +76,10 @@ function makeReadable(chart) {
 function makeMenu(menu) {
   const host = menu.querySelector(".equiflock-player");
   const contents = menu.querySelectorAll(":scope > script");
+  // The content that the player had at first is in its own element.
+  const first = host.querySelector("script").textContent;
   menu.querySelectorAll("input").forEach((input, k) => {
-    input.onchange = () => host.player?.load(JSON.parse(contents[k].textContent));
+    input.onchange = () => host.player?.load(JSON.parse(contents[k].textContent || first));
   });
 }
 
