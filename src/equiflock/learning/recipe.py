@@ -247,7 +247,9 @@ class DAgger:
         return value.draw(make_rng(self.seed, "time step", epoch)) if isinstance(value, Range) else value
 
     def compute_expert_share(self, epoch: int) -> float:
-        """Return beta_e = max(beta_0^(e + 1), least_expert_share) of epoch e, counted from 0."""
+        """Return beta_e = max(beta_0^(e + 1), least_expert_share) of epoch e, counted from 0; 0 for "rollout"."""
+        if self.algorithm == "rollout":
+            return 0.0
         return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
 
     def compute_learning_rate(self, epoch: int) -> float:
