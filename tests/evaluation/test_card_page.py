@@ -12,7 +12,8 @@ import pytest
 
 import equiflock as ef
 from equiflock.evaluation.card import BreakpointResult, Card, CardBreakpoint, CardRow, ControllerFacts, RowResult
-from equiflock.evaluation.card_page import choose_speed, classify, describe_breakpoint, write_card_page
+from equiflock.evaluation.card_page import choose_speed, classify, write_card_page
+from equiflock.evaluation.card_results import describe_breakpoint
 from equiflock.statistics import Estimate
 
 HOSTILE = "\"><script>alert(1)</script><img src=x>&'</style>"
@@ -84,7 +85,7 @@ def test_score_and_breakpoints_are_on_top_then_flights_then_sections(tmp_path: P
     places = [html.index(text) for text in order]
     assert places == sorted(places)
     text = " ".join(read_text(html).split())
-    assert "mine scores 0.80 (0.70, 0.90), etdagnn, the best baseline, 0.50; it holds in 1 of 3 rows." in text
+    assert "mine scores 0.80 (0.70, 0.90) and holds in 1 of 3 rows. The best baseline, etdagnn, scores 0.50" in text
     assert "holds: 1 partly: 1 no result: 1" in text
     assert "holds to 34% [24%, 90%]; best baseline, tdagnn: holds to 50%" in text  # the best at this disturbance
     for name in ("good", "fair", "none"):
@@ -143,7 +144,7 @@ def test_several_controllers_share_an_entry_while_there_is_room(tmp_path: Path, 
     ]
     text = " ".join(read_text(html).split())
     assert "c0: holds 100% c1: fails 40% c2: partly 90%" in text
-    assert "c0 has no score; it holds in 1 of 1 rows." in text
+    assert "c0 has no score and holds in 1 of 1 rows." in text
 
 
 def test_a_card_of_a_controller_that_does_not_load_is_a_page(tmp_path: Path) -> None:
