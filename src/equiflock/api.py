@@ -61,7 +61,7 @@ from equiflock.version import __version__
 
 if TYPE_CHECKING:
     from equiflock import theory
-    from equiflock.learning.dagger import train
+    from equiflock.learning.training import train
 
 __all__ = [
     "Body",
@@ -154,5 +154,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'equiflock.api' has no attribute {name!r}")
     require_torch(f"equiflock.{name}")
     if name == "train":
-        return importlib.import_module("equiflock.learning.dagger").train
+        return importlib.import_module("equiflock.learning.training").train
     return importlib.import_module("equiflock.theory")

@@ -24,8 +24,8 @@ from equiflock._runtime.checksums import format_json, read_json, write_json
 from equiflock._runtime.provenance import FORMAT, set_plugin_checksums
 from equiflock.controllers.networks.weights import read_tensors, write_tensors
 from equiflock.learning import checkpoints as checkpoint_format
-from equiflock.learning.dagger import train
 from equiflock.learning.learner import CompiledLearner
+from equiflock.learning.training import train
 from equiflock.learning.training_run import TrainingRun
 from equiflock.learning.validation import EpochReport
 from tests.learning.small import small
