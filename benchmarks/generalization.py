@@ -31,6 +31,7 @@ from equiflock.paper.profile import PROFILES
 
 FOLDER = Path("runs/generalization-interpretations")
 SPLITS_FOLDER = Path("runs/generalization-splits")
+SPLIT_COLUMNS = ["controller", "seed", "epoch", "bound", "gap", "split_correlation"]
 WORKERS = os.cpu_count() or 1
 
 
@@ -81,7 +82,7 @@ def redraw_splits(seeds: tuple[int, ...]) -> None:
         data.make(home, WORKERS)
     jobs = build_cloning_jobs(profile, SPLITS_FOLDER)
     run_jobs(jobs, SPLITS_FOLDER / "jobs", WORKERS, lambda job: print(job.key, flush=True))
-    table = read_results(jobs, SPLITS_FOLDER / "jobs")
+    table = read_results(jobs, SPLITS_FOLDER / "jobs")[SPLIT_COLUMNS]
     table.to_csv(SPLITS_FOLDER / "splits.csv", index=False, float_format="%.6g")
     print(format_split_table(table))
 

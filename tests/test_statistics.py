@@ -313,7 +313,7 @@ def test_intervals_of_scores_cover_the_true_score() -> None:
 def test_a_performance_profile_is_the_share_of_rows_that_reach_each_score() -> None:
     profile = estimate_performance_profile([np.ones(10), np.full(10, 0.5), np.zeros(10)], (0.0, 0.25, 0.75, 1.0))
     assert [share for _, share, _, _ in profile] == pytest.approx([1.0, 2 / 3, 1 / 3, 1 / 3])
-    assert all(low == share == high for _, share, low, high in profile)  # flocks agree
+    assert all(low == high == pytest.approx(share) for _, share, low, high in profile)  # flocks agree
 
 
 def test_scores_without_rows_are_refused() -> None:

@@ -35,6 +35,9 @@ from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
 from equiflock.plotting.player.embedding import FlightPlayer, show
 from equiflock.protocols import Body, BodyStep, Ending, LocalController, Moment, PrivilegedController, StatefulBody
+from equiflock.rl.interfaces import parallel_env, torchrl_env
+from equiflock.rl.rewards import reward, reward_names
+from equiflock.rl.vector_flocks import VectorFlocks
 from equiflock.scenarios import (
     Flocking,
     LeaderFollowing,
@@ -58,7 +61,7 @@ from equiflock.version import __version__
 
 if TYPE_CHECKING:
     from equiflock import theory
-    from equiflock.learning.dagger import train
+    from equiflock.learning.training import train
 
 __all__ = [
     "Body",
@@ -103,6 +106,7 @@ __all__ = [
     "Unicycle",
     "UntilDisconnected",
     "UntilPassed",
+    "VectorFlocks",
     "__version__",
     "audit",
     "body",
@@ -127,8 +131,11 @@ __all__ = [
     "metrics",
     "observe",
     "paper_senses",
+    "parallel_env",
     "radius_graph",
     "random_disk",
+    "reward",
+    "reward_names",
     "save",
     "scenario",
     "scenario_names",
@@ -136,6 +143,7 @@ __all__ = [
     "simulate",
     "theory",
     "threads",
+    "torchrl_env",
     "train",
 ]
 
@@ -146,5 +154,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'equiflock.api' has no attribute {name!r}")
     require_torch(f"equiflock.{name}")
     if name == "train":
-        return importlib.import_module("equiflock.learning.dagger").train
+        return importlib.import_module("equiflock.learning.training").train
     return importlib.import_module("equiflock.theory")

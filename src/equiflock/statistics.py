@@ -221,7 +221,7 @@ def find_breakpoint(
 
 def scale_scores(values: ArrayLike, worst: float, best: float) -> Float64[np.ndarray, " B"]:
     """Return the values of flocks, (S, B) or (B,), averaged over trainings, with 0 for `worst` and 1 for `best`."""
-    return (_check_values(values).mean(axis=0) - worst) / (best - worst)
+    return np.asarray((_check_values(values).mean(axis=0) - worst) / (best - worst))
 
 
 def estimate_score(rows: Sequence[ArrayLike], *, seed: int = 0) -> Estimate:
@@ -234,7 +234,7 @@ def estimate_score(rows: Sequence[ArrayLike], *, seed: int = 0) -> Estimate:
     """
     samples = _resample_row_means(rows, seed)
     low, high = np.quantile(samples.mean(axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
-    value = np.mean([np.mean(row) for row in rows])
+    value = _compute_row_means(rows).mean()
     return Estimate(float(value), float(low), float(high), len(rows))
 
 
@@ -243,15 +243,21 @@ def estimate_performance_profile(
 ) -> list[tuple[float, float, float, float]]:
     """Return the performance profile of rows of flocks' scores: (score, share of rows that reach it, low, high).
 
-    The interval is that of the same resampling as for `estimate_score` (Agarwal et al., "Deep reinforcement learning at
-    the edge of the statistical precipice", 2021).
+    The share is a mean over the resamples of `estimate_score`, as rows on few flocks have few possible scores, and its
+    interval is theirs (Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice", 2021).
     """
-    samples, means = _resample_row_means(rows, seed), np.array([np.mean(row) for row in rows])
+    samples = _resample_row_means(rows, seed)
     profile = []
     for score in scores:
-        ends = np.quantile((samples >= score).mean(axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
-        profile.append((float(score), float((means >= score).mean()), *ends.tolist()))
+        shares = (samples >= score).mean(axis=0)
+        ends = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
+        profile.append((float(score), float(shares.mean()), *ends.tolist()))
     return profile
+
+
+def _compute_row_means(rows: Sequence[ArrayLike]) -> Float64[np.ndarray, " rows"]:
+    """Return the mean of each row."""
+    return np.array([_check_values(row).mean() for row in rows])
 
 
 def _resample_row_means(rows: Sequence[ArrayLike], seed: int) -> Float64[np.ndarray, "rows R"]:

@@ -30,12 +30,15 @@ def test_all_checks_some_or_none(held: tuple[bool, ...], verdict: Verdict) -> No
 
 def test_the_count_says_in_how_many_seeds_everything_holds() -> None:
     checks = Check("", "", True, (True, True, False)), Check("", "", False, (True, False, False))
-    assert Statement("X1", "", "", checks).summary == "1 of 2 checks; all of them in 1 of 3 seeds"
+    statement = Statement("X1", "", "", checks)
+    assert statement.summary == "1 of 2 checks; all of them in 1 of 3 seeds"
+    assert statement.details == f"{statement.summary}; not resampled"
 
 
 def spread(values: list[float]) -> Any:
     """Numbers of one seed: as measured, then a thousand resamples from the second to the third."""
-    return np.concatenate([values[:1], np.linspace(*values[1:], 1000)])[:, None]
+    measured, first, last = values
+    return np.concatenate([[measured], np.linspace(first, last, 1000)])[:, None]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,7 @@ def test_what_is_not_measured_on_flocks_is_exact() -> None:
     assert [check.interval for check in checks] == ["exact", "exact"]
     assert [str(check) for check in checks] == ["weights: 416 (exact)", "error: 1e-07 [1e-07, 1e-07] (exact)"]
     # One row alone was measured on flocks and not resampled.
-    assert Check.within("", np.array([[0.5]]), 0.0, 1.0).interval == ""
+    assert Check.within("", np.array([[0.5]]), 0.0, 1.0).interval == "not resampled"
 
 
 def make_check(holds: bool, noisy: bool) -> Check:

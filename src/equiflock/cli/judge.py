@@ -40,6 +40,8 @@ class Judge(WorkerOptions):
     """Random seed of flocks, radios and failures."""
     out: Path | None = None
     """Run directory, whose results are reused; by default runs/cards/CONTROLLERS-PROFILE."""
+    flights: bool = True
+    """Whether card.html plays a typical success and a typical failure of every row; they make it several megabytes."""
     marl_eval: bool = False
     """Whether to write marl-eval.json, too, in the layout of the package marl-eval."""
     plugin: PluginName = None
@@ -65,6 +67,7 @@ class Judge(WorkerOptions):
                 on_notice=partial(print_notice, bar),
                 force=self.force,
                 marl_eval=self.marl_eval,
+                flights=self.flights,
             )
         print_card(card)
         files = ("card.html", "card.csv", "card.json", *(["marl-eval.json"] if self.marl_eval else []))
@@ -92,11 +95,12 @@ def print_card(card: Card) -> None:
         print_column_blocks(
             "at least 95% of flights succeed up to [95% interval]", ["", *(labels[name] for name in flown)], rows
         )
+    shown = [each.name for each in card.controllers if each.role != "reference"]
     rows = [
-        [f"{row.group}: {row.title}", *(_format_success(row.results[name].metrics.get("success")) for name in labels)]
+        [f"{row.group}: {row.title}", *(_format_success(row.results[name].metrics.get("success")) for name in shown)]
         for row in card.rows
     ]
-    print_column_blocks("flights that succeed, with 95% interval", ["", *labels.values()], rows)
+    print_column_blocks("flights that succeed, with 95% interval", ["", *(labels[name] for name in shown)], rows)
     broken = {each.name for each in card.controllers if each.error}
     for row in card.rows:
         for name, result in row.results.items():

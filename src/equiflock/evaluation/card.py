@@ -43,8 +43,11 @@ class ControllerFacts:
     equivariance_error: float | None = None
     """Largest difference between the accelerations of rotated observations and the rotated accelerations, as a share of
     the largest acceleration; None for an expert."""
+    multiply_adds: float | None = None
+    """Multiply-adds of a network per agent and step, any other operation of an activation counting as one; None if the
+    controller is not a network of the package."""
     bound: float | None = None
-    """The paper's bound on the generalization gap; None where it does not apply."""
+    """The paper's bound on the generalization gap, for 30,150 training tuples; None where it does not apply."""
     error: str = ""
     """Why the controller could not be judged at all; empty if it could."""
 

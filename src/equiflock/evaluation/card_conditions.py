@@ -171,6 +171,12 @@ class Disturbance:
             levels = (self.mild + (self.hard - self.mild) * share for share in grid)
         return tuple(float(f"{level:.3g}") for level in levels)
 
+    @property
+    def settings(self) -> str:
+        """Settings that all levels share, in one line."""
+        fixed = self.base.settings.split(", ")
+        return ", ".join(part for part in fixed if self.option != "time_step" or not part.startswith("time step"))
+
     def apply(self, level: float) -> Condition:
         """Return the condition at a level."""
         if self.option == "time_step":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -9,13 +11,17 @@ import numpy as np
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
-from equiflock.controllers import load
+from equiflock.controllers import load, load_module
+from equiflock.controllers.networks.chain import build_chain
+from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.torch_bridge import as_numpy_function
+from equiflock.evaluation.benchmark import count_multiply_adds
 from equiflock.evaluation.card import ControllerFacts, Role
 from equiflock.evaluation.card_jobs import describe_error
 from equiflock.evaluation.evaluate import format_label
 from equiflock.evaluation.job_weights import compute_weights_checksum
-from equiflock.features import Senses
+from equiflock.features import Channel, Senses
+from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.scenarios.random_disk import RandomDisk
 from equiflock.simulation.flight_builder import flight
 
@@ -23,6 +29,10 @@ BYTES_PER_NUMBER = 4
 """Numbers of messages are float32."""
 DIMENSIONS = 2
 TIME_STEP = 0.01
+BOUND_FLOCKS, BOUND_AGENTS, BOUND_STEPS = 10, 100, 200
+"""Flights of the expert in which the sizes of observations and targets are measured: the paper's, but fewer."""
+PAPER_TUPLES = 30_150
+"""Training tuples of the paper's bound."""
 STEPS = 20
 """Steps after which observations are rotated: all hops have values by then."""
 ROTATIONS = 8
@@ -47,6 +57,8 @@ def collect_facts(name: str, role: Role) -> ControllerFacts:
             message_bytes=size,
             bytes_per_second=None if size is None else size / TIME_STEP,
             equivariance_error=None if is_expert else measure_equivariance_error(controller),
+            multiply_adds=_count_operations(controller),
+            bound=None if is_expert else compute_bound(name),
         )
     # A user's controller may raise anything; the card's other controllers do not depend on it.
     except Exception as error:
@@ -74,6 +86,61 @@ def measure_equivariance_error(controller: Any) -> float:
         largest = max(largest, float(np.linalg.norm(difference, axis=-1).max()))
     size = float(np.linalg.norm(expected, axis=-1).max())
     return largest / size if size > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class ExpertFlights:
+    """What the bound depends on, measured in flights of the paper's expert."""
+
+    senses: Senses
+    samples: int = PAPER_TUPLES
+
+    @property
+    def hops(self) -> int:
+        """K, the number of hops of the observations."""
+        return self.senses.hops
+
+    @property
+    def largest_target(self) -> float:
+        """Largest norm of the expert's acceleration."""
+        return self._extremes[0]
+
+    def largest_input(self, channels: tuple[Channel, ...]) -> float:
+        """Return the largest |Z_i|_F of any agent, for observations with these channels."""
+        assert channels == self.senses.channels
+        return self._extremes[1]
+
+    @cached_property
+    def _extremes(self) -> tuple[float, float]:
+        """Largest norms of an acceleration and of an agent's observations, over the flights."""
+        start, sensing = RandomDisk(BOUND_FLOCKS, BOUND_AGENTS, split="bound").draw(), DelayedAggregation(self.senses)
+        target = size = 0.0
+        for moment in islice(flight(start, load("tanner"), time_step=TIME_STEP), BOUND_STEPS + 1):
+            observations = np.asarray(sensing.observe(moment.flock), np.float64)
+            target = max(target, float(np.linalg.norm(moment.accelerations, axis=-1).max()))
+            size = max(size, float(np.sqrt(np.square(observations).sum(axis=(2, 3, 4))).max()))
+        return target, size
+
+
+def compute_bound(name: str) -> float | None:
+    """Return the bound on the generalization gap of a network of the paper's family; None if it does not apply.
+
+    It needs torch, and is None without it.
+    """
+    try:
+        from equiflock.theory.bound import generalization_bound
+
+        module: Any = load_module(name)
+        return float(generalization_bound(module, ExpertFlights(module.senses)).value)
+    except (InputError, ImportError):
+        return None
+
+
+def _count_operations(controller: Any) -> float | None:
+    """Return the multiply-adds of a compiled network per agent and step; None for other controllers."""
+    if not isinstance(controller, CompiledNetwork):
+        return None
+    return count_multiply_adds(build_chain(controller.architecture, controller.tensors), DIMENSIONS, backward=False)
 
 
 def _count_weights(controller: Any) -> int | None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from equiflock.evaluation.card import BreakpointResult, Card, CardBreakpoint, CardRow, ControllerFacts, RowResult
+from equiflock.evaluation.card import Card, CardBreakpoint, CardRow, ControllerFacts, RowResult
 from equiflock.evaluation.card_jobs import SHARE_METRICS, SUCCESS
-from equiflock.evaluation.card_results import HIGH_RATE, LOW_RATE
+from equiflock.evaluation.card_results import HIGH_RATE, LOW_RATE, describe_breakpoint
 from equiflock.plotting.figures import CurvePanel
 from equiflock.plotting.html_report import Cell, Chip, HtmlReport, Kind
 from equiflock.plotting.player.embedding import MAX_EMBEDDED_FLIGHTS, FlightChoice
@@ -103,13 +103,6 @@ def describe_card(card: Card) -> str:
     if best := max(baselines, key=lambda each: card.scores[each.name].value, default=None):
         sentences.append(f"The best baseline, {best.label}, scores {_format_score(card.scores[best.name])}.")
     return " ".join(sentences)
-
-
-def describe_breakpoint(found: BreakpointResult) -> str:
-    """Return a breakpoint as the end of a sentence, such as "holds to 34% [31%, 37%]"."""
-    if found.status == "fails":
-        return f"fails from {found.text.removeprefix('below ').removeprefix('above ')} on"
-    return f"holds to {found.text}"
 
 
 def _list_totals(judged: Sequence[ControllerFacts], totals: Mapping[str, Counter[Kind]]) -> list[Chip]:
@@ -347,13 +340,17 @@ def _add_facts(page: HtmlReport, card: Card) -> None:
             _format_fact(each.message_bytes, ",d"),
             _format_fact(each.bytes_per_second, ",.0f"),
             _format_fact(each.equivariance_error, ".1e"),
+            _format_fact(each.multiply_adds, ",.0f"),
             _format_fact(each.bound, ".1f"),
-            each.error or "-",
         ]
         for each in card.controllers
     ]
     header = ["controller", "role", "weights", "bytes per message", "bytes per second and agent", "equivariance error"]
-    page.add_table([*header, "bound", "error"], rows)
+    page.add_table([*header, "multiply-adds per step", "bound"], rows)
+    page.add_caption(
+        "Multiply-adds are those of a network for one agent. The bound is the paper's, on the generalization gap for "
+        "30,150 training tuples, where it applies."
+    )
 
 
 def _format_fact(value: float | None, form: str) -> str:

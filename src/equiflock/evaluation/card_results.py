@@ -27,6 +27,8 @@ LEAST_SPREAD = 0.2
 """Least difference of the expert's and the worst law's success rates in a row that counts for the score."""
 SCORE_LEVELS = tuple(np.linspace(0.0, 1.0, 41).round(3).tolist())
 """Scores of a performance profile."""
+SIGNIFICANT_DIGITS = 6
+"""Digits of the numbers of a card."""
 HIGH_RATE = THRESHOLDS[0]
 """Success rate from which on a verdict says that a controller holds."""
 LOW_RATE = THRESHOLDS[1]
@@ -80,17 +82,31 @@ def _build_row_result(condition: Condition, table: CardTable, controller: Contro
     for metric in METRIC_TITLES:
         values = found[metric].to_numpy(np.float64)
         if not np.isnan(values).any():
-            estimates[metric] = estimate_flock_share(values) if metric in SHARE_METRICS else estimate(values)
+            measured = estimate_flock_share(values) if metric in SHARE_METRICS else estimate(values)
+            estimates[metric] = _round_estimate(measured)
     scores = score_row(condition, table, controller.name)
-    return RowResult(estimates, None if scores is None else estimate_score([scores]))
+    return RowResult(estimates, None if scores is None else _round_estimate(estimate_score([scores])))
+
+
+def _round_estimate(found: Estimate) -> Estimate:
+    """Return the estimate with SIGNIFICANT_DIGITS."""
+    value, low, high = (round_number(number) for number in found[:3])
+    return Estimate(value, low, high, found.n)
+
+
+def round_number(value: float) -> float:
+    """Return a number with SIGNIFICANT_DIGITS."""
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
 
 
 def score_row(condition: Condition, table: CardTable, controller: str) -> Float64[np.ndarray, " B"] | None:
     """Return the scores of a row's flocks: success, scaled so that the expert's rate is 1 and the worst law's is 0.
 
-    Where the expert's law does not model the task, success in all flights is 1. None if a rate is missing, or if the
-    two are less than LEAST_SPREAD apart, so that the row tells nothing.
+    Where the expert's law does not model the task, success in all flights is 1, and the expert itself has no score.
+    None if a rate is missing, or if the two are less than LEAST_SPREAD apart, so that the row tells nothing.
     """
+    if controller == EXPERT and not condition.has_expert:
+        return None
     own = table.read_successes(controller, condition.name)
     expert = table.read_successes(EXPERT, condition.name) if condition.has_expert else np.ones(1)
     laws = [rates for law in LAWS if (rates := table.read_successes(law, condition.name)) is not None]
@@ -103,9 +119,9 @@ def score_row(condition: Condition, table: CardTable, controller: str) -> Float6
 def build_scores(
     conditions: Sequence[Condition], table: CardTable, controllers: Sequence[ControllerFacts]
 ) -> tuple[dict[str, Estimate], dict[str, tuple[tuple[float, float, float, float], ...]]]:
-    """Return the overall score and the performance profile of each controller that has a result in every scored row.
+    """Return the overall score and the performance profile of each controller that could be loaded.
 
-    A row that a controller could not fly counts as 0.
+    A row that it could not fly counts as 0; the expert's score is of the rows that its law models.
     """
     scores, profiles = {}, {}
     for each in controllers:
@@ -115,10 +131,17 @@ def build_scores(
             if score_row(condition, table, LAWS[0]) is None:
                 continue
             own = score_row(condition, table, each.name)
-            rows.append(np.zeros(1) if own is None else own)
+            if own is not None:
+                rows.append(own)
+            elif each.name != EXPERT:
+                rows.append(np.zeros(1))
         if rows and not each.error:
-            scores[each.name] = estimate_score(rows)
-            profiles[each.name] = tuple(estimate_performance_profile(rows, SCORE_LEVELS))
+            scores[each.name] = _round_estimate(estimate_score(rows))
+            profile = estimate_performance_profile(rows, SCORE_LEVELS)
+            profiles[each.name] = tuple(
+                (score, round_number(share), round_number(low), round_number(high))
+                for score, share, low, high in profile
+            )
     return scores, profiles
 
 
@@ -151,7 +174,7 @@ def build_breakpoint(
         disturbance.format_level(disturbance.levels[0]),
         disturbance.format_level(disturbance.levels[-1]),
         disturbance.base.flocks,
-        disturbance.base.settings,
+        disturbance.settings,
         results,
         curves,
         remarks,
@@ -165,7 +188,7 @@ def _build_breakpoint_result(disturbance: Disturbance, row: Any) -> BreakpointRe
     text = disturbance.format_level(value)
     interval = f"[{disturbance.format_level(low)}, {disturbance.format_level(high)}]"
     if row.status == "fails":
-        text = f"below {text}" if disturbance.mild < disturbance.hard else f"above {text}"
+        text = f"not even at {text}"
     elif row.status == "holds":
         text = f"{text} or more" if disturbance.mild < disturbance.hard else f"{text} or less"
     return BreakpointResult(row.status, value, low, high, text if low == high else f"{text} {interval}")
@@ -212,11 +235,15 @@ def write_breakpoint_verdict(point: CardBreakpoint, controllers: Sequence[Contro
         if each.name in point.remarks:
             parts.append(f"{each.label} has no result: {point.remarks[each.name]}")
         elif each.name in point.results:
-            found = point.results[each.name][key]
-            verb = "fails from" if found.status == "fails" else "holds to"
-            text = found.text.removeprefix("below ").removeprefix("above ") if found.status == "fails" else found.text
-            parts.append(f"{each.label} {verb} {text}")
+            parts.append(f"{each.label} {describe_breakpoint(point.results[each.name][key])}")
     return ("; ".join(parts) + ".") if parts else ""
+
+
+def describe_breakpoint(found: BreakpointResult) -> str:
+    """Return a breakpoint as the end of a sentence, such as "holds to 34% [31%, 37%]"."""
+    if found.status == "fails":
+        return f"fails {found.text.removeprefix('not ')}"
+    return f"holds to {found.text}"
 
 
 def choose_typical_flock(result: pd.DataFrame, succeeds: bool) -> int | None:

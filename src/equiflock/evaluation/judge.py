@@ -18,7 +18,7 @@ from equiflock._runtime.files import atomic_write
 from equiflock._runtime.jobs import Job, read_results
 from equiflock._runtime.provenance import collect_versions, lock_run_dir
 from equiflock.controllers import load
-from equiflock.controllers.registry import is_bundled
+from equiflock.controllers.registry import find_factory, is_bundled, parse_controller_name
 from equiflock.evaluation.card import Card, ControllerFacts
 from equiflock.evaluation.card_conditions import Condition
 from equiflock.evaluation.card_facts import collect_facts
@@ -40,7 +40,7 @@ OUTPUT_PATTERNS = ("jobs", "*.html", "*.csv", "*.json")
 """Patterns of the files that a card writes beside its config."""
 MAX_SHOWN_AGENTS = 500
 """Largest flocks whose flights the page plays."""
-SHOWN_FRAMES = 100
+SHOWN_FRAMES = 60
 """Frames of a flight that the page plays, about."""
 
 
@@ -69,13 +69,22 @@ def judge(
         against: baselines that fly the same flocks.
         seed: random seed of flocks, radios and failures.
         out: run directory; by default runs/cards/CONTROLLERS-PROFILE.
-        workers: number of processes; by default one per core.
+        workers: number of processes; by default one per core, or this process alone if a controller was registered in
+            it, which other processes do not know.
         force: delete an earlier card in the run directory and start again.
     """
     names = [controllers] if isinstance(controllers, (str, os.PathLike)) else list(controllers)
     run = CardRun([os.fspath(name) for name in names], profile, against, seed)
     folder = run.default_folder if out is None else Path(out)
-    return run.execute(folder, workers or os.cpu_count() or 1, force=force)
+    only_here = any(_is_registered_here(each.name) for each in run.controllers)
+    if workers is None:
+        workers = 1 if only_here else os.cpu_count() or 1
+    return run.execute(folder, workers, here=only_here, force=force)
+
+
+def _is_registered_here(name: str) -> bool:
+    """Return whether a controller was registered in this process, so that other processes do not know it."""
+    return find_factory(parse_controller_name(name).name) is not None and not is_bundled(name)
 
 
 class CardRun:
@@ -150,16 +159,22 @@ class CardRun:
         prepare: Callable[[], object] | None = None,
         scheduler: str | None = None,
         on_notice: Callable[[str], object] = lambda text: None,
+        here: bool = False,
         force: bool = False,
         marl_eval: bool = False,
+        flights: bool = True,
     ) -> Card:
-        """Run the jobs whose results are missing or damaged, write the card's files, and return the card."""
+        """Run the jobs whose results are missing or damaged, write the card's files, and return the card.
+
+        `flights` embeds typical flights in the page, `marl_eval` writes marl-eval.json; other arguments are those of
+        `run_jobs`.
+        """
         from equiflock.evaluation.card_page import write_card_page
 
         with lock_run_dir(folder, KIND, self.config, OUTPUT_PATTERNS, force):
             jobs = self.build_jobs()
             if jobs:
-                run_jobs(jobs, folder / "jobs", workers, on_done, prepare, scheduler, on_notice)
+                run_jobs(jobs, folder / "jobs", workers, on_done, prepare, scheduler, on_notice, here)
             results = read_results(jobs, folder / "jobs") if jobs else pd.DataFrame(columns=["controller", "part"])
             card = self.build_card(results)
             card.write(folder / "card.json")
@@ -168,7 +183,7 @@ class CardRun:
             if marl_eval:
                 with atomic_write(folder / "marl-eval.json") as scratch:
                     scratch.write_text(json.dumps(to_marl_eval(results, self.profile.rows)) + "\n", encoding="utf-8")
-            write_card_page(card, self.fly_typical_flocks(card), folder / "card.html")
+            write_card_page(card, self.fly_typical_flocks(card) if flights else {}, folder / "card.html")
         return card
 
     def build_card(self, results: pd.DataFrame) -> Card:

@@ -174,12 +174,12 @@ class Check:
     @property
     def interval(self) -> str:
         """The number that decides and its interval as text."""
-        return "exact" if self.is_exact else "" if self.estimate is None else str(self.estimate)
+        return "exact" if self.is_exact else "not resampled" if self.estimate is None else str(self.estimate)
 
     @property
     def condition(self) -> str:
         """For which numbers the check holds, as text."""
-        low, high = (f"{limit:.3g}" for limit in self.limits)
+        low, high = (f"{limit:,.6g}" for limit in self.limits)
         if low == high:
             return low
         if math.isinf(self.limits[0]):
@@ -217,6 +217,11 @@ class Statement:
         return {_judge_count(count, len(self.checks)) for count in (fewest, most)} != {self.verdict}
 
     @property
+    def has_intervals(self) -> bool:
+        """Whether every check is exact or has an interval, unlike those of older ledgers."""
+        return all(check.is_exact or check.estimate is not None for check in self.checks)
+
+    @property
     def marked_verdict(self) -> str:
         """The verdict, and whether it is within noise."""
         return f"{self.verdict}{NOISE_MARK if self.is_within_noise else ''}"
@@ -240,8 +245,9 @@ class Statement:
     def details(self) -> str:
         """Summary, further checks and remark as sentences."""
         further = [f"{each.description}: {each.interval}, {each.verdict}" for each in self.further_checks]
-        noise = "other flocks could change the verdict" if self.is_within_noise else ""
-        return ". ".join(filter(None, (f"{self.summary}{noise and f'; {noise}'}", *further, self.remark)))
+        noise = "; other flocks could change the verdict" if self.is_within_noise else ""
+        noise = noise if self.has_intervals else "; not resampled"
+        return ". ".join(filter(None, (self.summary + noise, *further, self.remark)))
 
 
 def _judge_count(held: int, total: int) -> Verdict:

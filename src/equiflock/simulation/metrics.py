@@ -516,6 +516,25 @@ def _apply_to_points(
 
 
 @kernel
+def write_squared_deviations(vectors: Array, member: Array, result: Array) -> None:
+    """Write |x_i - mean(x)|^2 of each agent into result (B, N); the mean over members, 0 without any."""
+    B, N, D = vectors.shape
+    for b in range(B):
+        count = 0
+        for i in range(N):
+            count += member[b, i]
+            result[b, i] = 0.0
+        # Entry by entry, so that loops over agents are vectorised.
+        for d in range(D):
+            total = 0.0
+            for i in range(N):
+                total += vectors[b, i, d] if member[b, i] else 0.0
+            mean = total / max(count, 1)
+            for i in range(N):
+                result[b, i] += (vectors[b, i, d] - mean) ** 2
+
+
+@kernel
 def _compute_variances(vectors: Array, mask: Array, result: Array, first: Index, last: Index) -> None:
     """Write the mean over selected agents of |v_i - mean(v)|^2 into result."""
     _, N, D = vectors.shape
