@@ -125,15 +125,18 @@ def draw_curves(panel: CurvePanel, key: str, series: Mapping[str, int]) -> str:
 def draw_bars(title: str, groups: Sequence[BarGroup], key: str, reference_name: str = "") -> str:
     """Return a figure of bars with intervals; `reference_name` explains the reference marks."""
     names = list(dict.fromkeys((bar.series, bar.name) for group in groups for bar in group.bars))
+    has_references = any(group.reference is not None for group in groups)
     legend = [
         f'<li class="s{series % SERIES_COUNT}">{SWATCH}<span>{escape(name)}</span></li>' for series, name in names
     ]
-    if any(group.reference is not None for group in groups):
+    if len(groups) == 1 and not has_references:
+        legend = []  # the names are beside the bars
+    if has_references:
         legend.append(f"<li>{MARK_KEY}<span>{escape(reference_name or 'reference')}</span></li>")
     body = "".join(_draw_group(group, f"{key}-{k}", len(names) > 1, len(groups) > 1) for k, group in enumerate(groups))
     return (
         f'<figure class="chart bars"><figcaption><b>{escape(title)}</b></figcaption>'
-        + (f'<ul class="legend">{"".join(legend)}</ul>' if len(groups) > 1 and len(legend) > 1 else "")
+        + (f'<ul class="legend">{"".join(legend)}</ul>' if len(legend) > 1 else "")
         + f"{body}</figure>"
     )
 
