@@ -5,7 +5,7 @@ READY := .venv/.ready
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo view browser emulator robot test test-fast sanitize check lint types bench peers weights starling baseline atlas films figures clean
+.PHONY: help demo view browser emulator robot test test-fast sanitize check lint types bench peers weights starling baseline atlas cards films figures clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -167,6 +167,10 @@ weights: $(READY)  ## train the weights of the package again (about seven minute
 atlas: $(READY)  ## measure and film the classical laws again (about three minutes on 2 cores)
 	$(BIN)/python benchmarks/atlas.py --force --out runs/atlas
 	cp runs/atlas/*.webp runs/atlas/atlas.md runs/atlas/atlas.csv docs/atlas
+
+cards: $(READY)  ## the report cards of docs/cards (about five minutes on 2 cores)
+	$(BIN)/equiflock judge starling etdagnn tdagnn reynolds --against --no-flights --force --out runs/cards/docs
+	mkdir -p docs/cards && cp runs/cards/docs/card.html runs/cards/docs/card.json runs/cards/docs/card.csv docs/cards
 
 films: $(READY) browser  ## make every film of the README, the documentation and the atlas again (about ten minutes on 2 cores)
 	$(BIN)/python benchmarks/films.py

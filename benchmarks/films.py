@@ -81,7 +81,7 @@ FILMS: dict[str, Callable[[Path], object]] = {
     f"media/obstacles{FILM_SUFFIX}": partial(film_paper_scenario, "obstacles"),
     f"media/drones{FILM_SUFFIX}": film_drones,
     **{f"atlas/{entry.name}{FILM_SUFFIX}": partial(draw_film, entry) for entry in ENTRIES},
-    "media/view.gif": record_view,
+    f"media/view{FILM_SUFFIX}": record_view,
 }
 """Functions that write each film, by its path in docs."""
 

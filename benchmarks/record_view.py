@@ -1,4 +1,4 @@
-"""Records docs/media/view.png, inspect.png and view.gif: the live page in use, picture by picture.
+"""Records docs/media/view.png, inspect.png and view.webp: the live page in use, picture by picture.
 
     python benchmarks/record_view.py
 
@@ -17,13 +17,13 @@ from typing import Literal
 from imageio_ffmpeg import get_ffmpeg_exe
 from playwright.sync_api import Browser, Page, ViewportSize
 
+from atlas import FILM_SUFFIX
 from browser import live_page
+from equiflock.plotting.film_file import CODECS
 
 FOLDER = Path(__file__).parent.parent / "docs" / "media"
 SIZE = ViewportSize(width=1120, height=760)
 RATE = 12
-# One palette for the whole film, computed from its colours.
-PALETTE = "split[a][b];[a]palettegen=max_colors=96:stats_mode=diff[p];[b][p]paletteuse=dither=none:diff_mode=rectangle"
 
 
 class Film:
@@ -55,9 +55,9 @@ def open_setting(page: Page, setting: str) -> None:
 
 
 def record_scenes(page: Page, film: Film) -> None:
-    """Record the scenes: consensus, an obstacle, leaders, and a comparison."""
+    """Record the scenes: consensus, an obstacle, leaders, an inspected agent, and a comparison."""
     open_setting(page, "scenario=flocking&agents=100&seed=3")
-    film.take_pictures(24, 1)
+    film.take_pictures(20, 1)
 
     page.keyboard.press("3")
     heading_x, heading_y = page.evaluate("""() => {
@@ -69,42 +69,55 @@ def record_scenes(page: Page, film: Film) -> None:
     page.mouse.down()
     film.take_pictures(5, 1, lambda number: page.mouse.move(x + 9 * number, y))
     page.mouse.up()
-    film.take_pictures(34, 3)
+    page.mouse.move(SIZE["width"] - 10, SIZE["height"] // 2)  # away from the flock
+    film.take_pictures(28, 3)
 
     page.keyboard.press("1")
     open_setting(page, "scenario=leaders&agents=120&seed=2")
-    film.take_pictures(14, 2)
+    film.take_pictures(10, 2)
     film.take_pictures(
-        34, 3, lambda number: page.keyboard.press("ArrowRight") if number < 24 and number % 2 == 0 else None
+        28, 3, lambda number: page.keyboard.press("ArrowRight") if number < 20 and number % 2 == 0 else None
     )
 
+    open_setting(page, "scenario=flocking&controller=etdagnn&agents=60&seed=3")
+    film.take_pictures(10, 1)
+    inspect_middle(page)
+    film.take_pictures(20, 1)
+    page.keyboard.press("Escape")
+    page.keyboard.press("1")
+
     open_setting(page, "scenario=flocking&agents=100&seed=1&compare=tanner-dynamic")
-    film.take_pictures(34, 2)
+    film.take_pictures(28, 2)
+
+
+def inspect_middle(page: Page) -> None:
+    """Inspect the agent that is nearest to the flock's centre."""
+    page.keyboard.press("5")
+    page.evaluate("""() => {
+        const { positions } = flockView.frame.panels[0];  // relative to the flock's centre
+        const measure = (_, i) => Math.hypot(positions[2 * i], positions[2 * i + 1]);
+        const distances = Array.from({ length: positions.length / 2 }, measure);
+        flockView.inspector.inspect(distances.indexOf(Math.min(...distances)));
+    }""")
+    page.wait_for_function("() => flockView.inspector.drawing && flockView.connection.idle")
 
 
 def record_inspection(film: Film, target: Path) -> None:
     """Record one picture of an inspected agent."""
     open_setting(film.page, "scenario=flocking&controller=etdagnn&agents=60&seed=3")
     film.take_pictures(20, 1)
-    film.page.keyboard.press("5")
-    film.page.evaluate("""() => {
-        const { positions } = flockView.frame.panels[0];  // relative to the flock's centre
-        const measure = (_, i) => Math.hypot(positions[2 * i], positions[2 * i + 1]);
-        const distances = Array.from({ length: positions.length / 2 }, measure);
-        flockView.inspector.inspect(distances.indexOf(Math.min(...distances)));
-    }""")
-    film.page.wait_for_function("() => flockView.inspector.drawing && flockView.connection.idle")
+    inspect_middle(film.page)
     film.take_pictures(1, 1)
     film.page.wait_for_function("() => flockView.connection.idle")
     write_media(film.folder / f"{film.count - 1:04}.png", "scale=1120:-1:flags=area", target)
 
 
 def record(folder: Path) -> None:
-    """Record view.gif, view.png and inspect.png into a folder."""
+    """Record view.webp, view.png and inspect.png into a folder."""
     with live_page(8720) as (browser, address, _), tempfile.TemporaryDirectory() as scratch:
         film = Film(open_page(browser, address, "dark"), Path(scratch))
         record_scenes(film.page, film)
-        write_media(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", folder / "view.gif")
+        write_media(film.folder / "%04d.png", "scale=760:-1:flags=area", folder / f"view{FILM_SUFFIX}")
         single = Film(open_page(browser, address, "light"), Path(scratch))
         open_setting(single.page, "scenario=obstacles:sides=40&agents=120&seed=4&edges=1")
         single.take_pictures(65, 5)
@@ -117,14 +130,18 @@ def open_page(browser: Browser, address: str, theme: Literal["dark", "light"]) -
     page = browser.new_page(viewport=SIZE, device_scale_factor=2, color_scheme=theme)
     page.goto(address)
     page.wait_for_function("() => globalThis.flockView?.frame")
-    # The frame rate would be that of the recording.
-    page.evaluate("() => { document.getElementById('rate').hidden = true; }")
+    # The frame rate would be that of the recording, and the ring of the focus that of its key presses.
+    page.evaluate("""() => {
+        document.getElementById("rate").hidden = true;
+        document.getElementById("scene").style.outline = "none";
+    }""")
     return page
 
 
 def write_media(pictures: Path, how: str, target: Path) -> None:
     source = ["-r", str(RATE), "-i", str(pictures)]
-    subprocess.run([get_ffmpeg_exe(), "-v", "error", "-y", *source, "-vf", how, str(target)], check=True)
+    codec = [*CODECS[target.suffix], "-quality", "60"] if target.suffix in CODECS else []
+    subprocess.run([get_ffmpeg_exe(), "-v", "error", "-y", *source, "-vf", how, *codec, str(target)], check=True)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,21 @@
 """Enforce annotated types and shapes while tests run; the import hook must precede the import of equiflock."""
 
+import gc
 import importlib
+import inspect
 import signal
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-import tests.annotations
+from tests import annotations
 
 # Excluded: modules with kernels, since Numba must see the plain functions, and types, flight and the registry, which
 # check their input explicitly and are tested for it.
-jaxtyping.install_import_hook(
+annotations.install(
     [
         "equiflock.simulation.trajectory",
         *(f"equiflock.controllers.{name}" for name in ("torch_bridge", "trained")),
@@ -24,13 +25,28 @@ jaxtyping.install_import_hook(
         "equiflock.theory.mlp",
         *(f"equiflock.{name}" for name in ("tuning", "plotting", "evaluation", "paper")),
         *(f"equiflock.viewer.{name}" for name in ("live_flight", "live_simulation", "setting")),
-    ],
-    f"{tests.annotations.__name__}.checked",
+    ]
 )
 
 # Kernels compile at their first call, so a single example may take seconds.
 settings.register_profile("equiflock", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("equiflock")
+
+_find_source = inspect.findsource
+_found_sources: dict[tuple[str, str], Any] = {}
+
+
+def find_source_once(thing: Any) -> Any:
+    """Return the source of a class of the package without parsing its file again: every command asks for many."""
+    if not inspect.isclass(thing) or not thing.__module__.startswith("equiflock."):
+        return _find_source(thing)
+    name = thing.__module__, thing.__qualname__
+    if name not in _found_sources:
+        _found_sources[name] = _find_source(thing)
+    return _found_sources[name]
+
+
+inspect.findsource = find_source_once  # type: ignore[assignment]
 
 # Background jobs ignore Ctrl-C, and every process that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -44,6 +60,8 @@ COMPILING = [
     HERE / "observations/test_degrees.py",
     HERE / "simulation/test_flight_builder.py",
     HERE / "learning/test_dagger.py",
+    HERE / "observations/test_radio.py",
+    HERE / "learning/test_fused_mixture.py",
 ]
 """Files whose tests compile most kernels; adjacent entries need different ones, as two workers run them at once."""
 LONGEST = [
@@ -53,8 +71,6 @@ LONGEST = [
     HERE / "test_docs.py",
     HERE / "paper/test_reproduction_report.py",
     HERE / "cli/test_evaluate.py",
-    HERE / "deployment/export/test_onnx.py",
-    HERE / "deployment/test_forgeries.py",
     HERE / "deployment/test_ros2.py",
     HERE / "deployment/test_mavlink.py",
     HERE / "_runtime/test_dask_cluster.py",
@@ -65,6 +81,10 @@ LONGEST = [
     HERE / "test_extending.py",
     HERE / "learning/test_parallel_training.py",
     HERE / "learning/test_training_run.py",
+    HERE / "cli/test_environment_options.py",
+    HERE / "cli/test_demo.py",
+    HERE / "cli/test_deploy.py",
+    HERE / "deployment/export/test_onnx.py",
     HERE / "viewer/test_flight_archive.py",
     HERE / "tuning/test_tuning_run.py",
     HERE / "evaluation/test_sweep.py",
@@ -84,6 +104,7 @@ BROWSER = [
     HERE / "viewer/test_modules.py",
     HERE / "viewer/test_page.py",
     HERE / "viewer/test_player.py",
+    HERE / "viewer/test_report.py",
     HERE / "viewer/test_scenarios.py",
 ]
 """Files with tests in a browser, which share one: a second browser would double the cost."""
@@ -122,6 +143,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FIRST.index(item.path) if item.path in FIRST else len(FIRST))
 
 
+def pytest_collection_finish() -> None:
+    """Collect garbage less often, and skip what collection has made: modules and tests, more than a million objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_runtest_setup() -> None:
+    """Check the types and shapes of the first calls in every test."""
+    annotations.begin_test()
+
+
 @pytest.fixture(autouse=True)
 def silent_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide compile progress, so that the output of a command does not depend on the kernel cache."""
@@ -152,14 +185,23 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile the header of a swarm's agents only if no test has compiled the same before."""
+    from tests.deployment.exported import compile_header_once
+
+    monkeypatch.setattr("equiflock.deployment.swarm.compile_header", compile_header_once)
+
+
+@pytest.fixture
 def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write empty figures of curves, as drawing them takes longer than the flights of a test."""
+    """Write empty figures of curves and reports without flights, as these take longer than the flights of a test."""
 
     def write_empty(panels: object, path: Path) -> Path:
         path.write_bytes(b"")
         return path
 
-    monkeypatch.setattr("equiflock.evaluation.curves.draw_panels", write_empty)
+    monkeypatch.setattr("equiflock.plotting.figures.draw_panels", write_empty)
+    monkeypatch.setattr("equiflock.evaluation.evaluation_report.save_shown_flights", lambda *_: [])
 
 
 @pytest.fixture
@@ -169,9 +211,10 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     from equiflock.controllers.registry import CONTROLLERS
     from equiflock.features import FEATURES
     from equiflock.outcomes import Outcome
+    from equiflock.rl.rewards import REWARDS
     from equiflock.scenarios.registry import SCENARIOS
     from equiflock.simulation.metrics import METRICS
 
-    for registry in (BODIES, CONTROLLERS, FEATURES, METRICS, SCENARIOS):
+    for registry in (BODIES, CONTROLLERS, FEATURES, METRICS, REWARDS, SCENARIOS):
         monkeypatch.setattr(registry, "parts", dict(registry.parts))
     monkeypatch.setattr(Outcome, "_registry", dict(Outcome._registry))

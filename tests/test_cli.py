@@ -16,7 +16,8 @@ import pytest
 import equiflock as ef
 from equiflock import cli
 from equiflock._runtime.checksums import write_json
-from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.controllers.trained import DEFAULT_CONTROLLER, PAPER_NETWORKS
+from equiflock.scenarios.registry import choose_controller
 from equiflock.viewer.setting import Setting
 from tests.cli.commands import failure, run, start
 
@@ -233,7 +234,10 @@ def test_train_takes_a_network_of_a_plugin(
         (("simulate", "--scenario", "leaders", "--leaders", "100"), "leaders must be fewer than agents = 100; got 100"),
         (("bench", "--repeats", "0"), "repeats must be a whole number of at least 1"),
         (("animate", "nowhere.zarr"), "there is no such file or folder"),
-        (("animate", "--agents", "5", "--duration", "0.01", "--out", "film.avi"), "must end in .mp4, .webp or .gif"),
+        (
+            ("animate", "--agents", "5", "--duration", "0.01", "--out", "film.avi"),
+            "must end in .mp4, .webp, .gif or .html",
+        ),
         (("animate", "--agents", "5", "--duration", "0.01", "--flock", "1"), "flock must be from 0 to 0; got 1"),
         (("view", "nowhere.zarr"), "there is no such file or folder"),
         (("view", "nowhere.csv"), "nowhere.csv: there is no such file"),
@@ -392,7 +396,7 @@ def test_commands_that_fly_have_the_same_default_controller() -> None:
     defaults = {"view page": Setting().controller}
     for name in ("simulate", "view", "animate", "deploy", "sweep"):
         command = getattr(importlib.import_module(f"equiflock.cli.{name}"), cli.COMMANDS[name][0])
-        defaults[name] = command().controller
+        defaults[name] = command().controller or choose_controller(Setting().scenario, DEFAULT_CONTROLLER)  # view
     assert set(defaults.values()) == {"starling"}
 
 

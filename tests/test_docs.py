@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -20,7 +21,8 @@ from equiflock._runtime.checks import InputError
 from equiflock.deployment.mavlink_vehicle import check_mavlink
 from equiflock.deployment.ros2_node import check_ros2
 from equiflock.evaluation import robot_fit
-from equiflock.paper.generalization_experiment import format_bound_table
+from equiflock.evaluation.card_profiles import PROFILES, CardProfile
+from equiflock.paper.generalization_experiment import format_bound_table, format_split_table
 from equiflock.paper.interpretation import Interpretation
 from equiflock.paper.interpretation_search import (
     format_choices_table,
@@ -28,9 +30,10 @@ from equiflock.paper.interpretation_search import (
     format_ledger_comparison,
     format_single_choice_tables,
 )
-from equiflock.paper.ledger import REMARKS, format_ledger_table, read_ledger
+from equiflock.paper.ledger import REMARKS, format_checks_table, format_ledger_table, read_ledger
 from equiflock.paper.reproduction import EXPERIMENTS, STATEMENT_BUILDERS
 from equiflock.paper.training_experiment import build_training_statements, format_metrics_table, read_bundled_tables
+from equiflock.statistics import RESAMPLES
 
 ROOT = Path(__file__).parent.parent
 SHORTENED = {
@@ -43,7 +46,7 @@ SHORTENED = {
     r"^equiflock animate --controller": "equiflock animate --duration 0.3 --controller",
     r"^equiflock animate flight.zarr": "equiflock animate flight.zarr --dots-per-inch 40 --frames-per-second 10",
     r"^equiflock evaluate": "equiflock evaluate --duration 1",
-    r"^equiflock (evaluate|reproduce|sweep)": r"equiflock \1 --workers 1",
+    r"^equiflock (evaluate|judge|reproduce|sweep)": r"equiflock \1 --workers 1",
 }
 """What takes minutes is run as far as seconds go: patterns, and what stands in their place."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -59,6 +62,15 @@ def shorten_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(robot_fit, name, few)
 
 
+def shorten_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a report card have two rows and two breakpoints, of few small flocks."""
+    profile = PROFILES["quick"]
+    small = {"flocks": 3, "duration": 0.3, "options": (("agents", 12),)}
+    rows = tuple(replace(row, **small) for row in profile.rows[:2])
+    disturbances = tuple(replace(each, base=replace(each.base, **small)) for each in profile.disturbances[:2])
+    monkeypatch.setitem(PROFILES, "quick", CardProfile("quick", rows, disturbances))
+
+
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> None:
     monkeypatch.chdir(tmp_path)
@@ -69,13 +81,15 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shorten_fits(monkeypatch)
+    shorten_cards(monkeypatch)
     names: dict[str, object] = {}
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), names)
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme_run(monkeypatch: pytest.MonkeyPatch, jobs_here: None) -> None:
+def test_the_commands_of_the_readme_run(monkeypatch: pytest.MonkeyPatch, jobs_here: None, no_curves: None) -> None:
+    shorten_cards(monkeypatch)
     monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)  # it would serve for ever
     monkeypatch.setattr("webbrowser.open", lambda address: None)
     lines = [line for block in blocks(PAGES[0], "sh") for line in block.splitlines() if line.startswith("equiflock ")]
@@ -210,9 +224,10 @@ def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_fr
     folder = ROOT / "docs" / "reproduction"
     ledger = read_ledger(folder / "ledger.json")
     assert format_ledger_table(ledger) in (ROOT / "docs" / "reproduction.md").read_text()
+    assert format_checks_table(ledger) in (folder / "checks.md").read_text()
     written = {statement.id: (statement.verdict, statement.summary) for statement in ledger}
     for name in EXPERIMENTS[1:]:
-        for statement in STATEMENT_BUILDERS[name](pd.read_csv(folder / f"{name}.csv")):
+        for statement in STATEMENT_BUILDERS[name](pd.read_csv(folder / f"{name}.csv"), RESAMPLES):
             assert written[statement.id] == (statement.verdict, statement.summary), statement.id
     for statement in ledger:
         assert statement.remark == (REMARKS[statement.id] if statement.verdict != "holds" else "")
@@ -228,9 +243,10 @@ def test_the_tables_of_the_interpretations_page_match_the_search_and_both_ledger
     assert format_ledger_comparison(usual, other, Interpretation.from_text(best)) in page
 
 
-def test_the_table_of_the_theory_page_follows_from_the_experiments_table() -> None:
-    table = pd.read_csv(ROOT / "docs" / "reproduction" / "generalization.csv")
-    assert format_bound_table(table) in (ROOT / "docs" / "theory.md").read_text()
+def test_the_tables_of_the_theory_page_follow_from_the_experiments_tables() -> None:
+    page, folder = (ROOT / "docs" / "theory.md").read_text(), ROOT / "docs" / "reproduction"
+    assert format_bound_table(pd.read_csv(folder / "generalization.csv")) in page
+    assert format_split_table(pd.read_csv(folder / "splits.csv")) in page
 
 
 def test_extras_that_pages_and_errors_name_exist() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.attacks import forgeries, kills, messages
 from tests.hostile import ATTACKS, run_attack
 
-FEW = {"damages": 8, "inputs": 3, "messages": 60, "forgeries": 2, "kills": 1}
+FEW = {"damages": 8, "inputs": 3, "messages": 60, "forgeries": 4, "kills": 1}
 """Number of attempts of each attack; together they take seconds."""
 
 

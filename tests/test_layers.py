@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -31,10 +32,16 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in FILES}
 
 
+@functools.cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imported_modules(path: Path) -> set[str]:
     """The modules of equiflock that a file imports, anywhere in it: in functions, too, and for type checkers only."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -46,9 +53,6 @@ def imported_modules(path: Path) -> set[str]:
     return {name.removeprefix("equiflock.") for name in found if name.split(".")[0] == "equiflock"}
 
 
-IMPORTS = {name: imported_modules(path) for name, path in MODULES.items()}
-
-
 def part_of(module: str) -> str:
     return module.split(".")[0]
 
@@ -58,7 +62,7 @@ def test_every_part_is_on_the_ladder() -> None:
 
 
 def test_a_module_imports_only_from_its_own_part_or_from_below() -> None:
-    pairs = [(module, other) for module in MODULES for other in sorted(IMPORTS[module])]
+    pairs = [(module, other) for module in MODULES for other in sorted(imported_modules(MODULES[module]))]
     for module, other in pairs:
         assert other in MODULES, f"{module} imports {other}: name the module that has it"
 
@@ -74,7 +78,7 @@ def circle_from(start: str) -> list[str]:
     ways, seen = [[start]], set()
     while ways:
         way = ways.pop()
-        for other in IMPORTS.get(way[-1], ()):
+        for other in imported_modules(MODULES[way[-1]]) & set(MODULES):
             if other == start:
                 return [*way, start]
             if other not in seen:
@@ -89,7 +93,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 
 def decorators_in(source: Path) -> set[str]:
-    functions = [node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in ast.walk(parse(source)) if isinstance(node, ast.FunctionDef)]
     return {ast.unparse(decorator) for function in functions for decorator in function.decorator_list}
 
 

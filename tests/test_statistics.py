@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -13,16 +15,27 @@ from scipy.stats import binomtest, trim_mean
 
 from equiflock._runtime.checks import InputError
 from equiflock.statistics import (
+    Breakpoint,
     Comparison,
     Estimate,
     by_training,
     compare,
     compare_shares,
+    count_resamples,
     estimate,
     estimate_flock_share,
+    estimate_performance_profile,
+    estimate_score,
     estimate_share,
+    find_breakpoint,
     interquartile_mean,
+    limit_share,
+    limit_share_difference,
     mean,
+    resample_quantile,
+    resample_share,
+    scale_scores,
+    summarize_resamples,
 )
 
 REPETITIONS = 1000
@@ -224,3 +237,153 @@ def test_the_interval_of_few_flocks_holds_its_value(flocks: int) -> None:
         found = compare(np.full(flocks, first), np.full(flocks, second)).improvement
         assert found.low <= found.value <= found.high
         assert found.low < found.high
+
+
+LEVELS, TRIALS = 65, 80
+
+
+def plant_breakpoint(
+    rng: np.random.Generator, threshold: float, shares_flocks: bool
+) -> tuple[int, Callable[[int], int]]:
+    """A random level at which a smooth success rate falls below a threshold, and the successes of trials per level.
+
+    Trials of all levels fly the same flocks, each with a hardness of its own, or fresh ones at each level.
+    """
+    steepness, middle = rng.uniform(10.0, 40.0), rng.uniform(0.3, 0.7)
+    rates = 1.0 / (1.0 + np.exp(steepness * (np.linspace(0.0, 1.0, LEVELS) - middle)))
+    hardness = rng.random((1 if shares_flocks else LEVELS, TRIALS))
+    successes = (hardness < rates[:, None]).sum(axis=1)
+    return int((rates >= threshold).sum()) - 1, lambda level: int(successes[level])
+
+
+@pytest.mark.parametrize("shares_flocks", [True, False], ids=["common flocks", "fresh flocks"])
+@pytest.mark.parametrize("threshold", [0.95, 0.5])
+def test_bisection_finds_a_planted_breakpoint_within_its_interval(threshold: float, shares_flocks: bool) -> None:
+    rng, hits, widths = np.random.default_rng(0), 0, []
+    for _ in range(100):
+        true, count_successes = plant_breakpoint(rng, threshold, shares_flocks)
+        found = find_breakpoint(count_successes, LEVELS, TRIALS, threshold)
+        hits += found.low <= true <= found.high
+        widths.append(found.high - found.low)
+        assert found.low <= found.value <= found.high
+    assert hits >= 90
+    assert np.mean(widths) < LEVELS / 4  # an interval of all levels would contain any
+
+
+def test_bisection_visits_few_levels_and_each_once() -> None:
+    visited: list[int] = []
+
+    def count_successes(level: int) -> int:
+        visited.append(level)
+        return TRIALS if level < 40 else 0
+
+    assert find_breakpoint(count_successes, LEVELS, TRIALS) == Breakpoint("found", 39, 39, 40)
+    assert len(visited) == len(set(visited)) < 12
+
+
+@pytest.mark.parametrize(
+    ("successes", "expected"),
+    [(TRIALS, Breakpoint("holds", LEVELS - 1, LEVELS - 1, LEVELS - 1)), (0, Breakpoint("fails", 0, 0, 0))],
+)
+def test_a_breakpoint_beyond_the_range_is_at_its_end(successes: int, expected: Breakpoint) -> None:
+    assert find_breakpoint(lambda level: successes, LEVELS, TRIALS) == expected
+
+
+def test_too_few_trials_never_rule_out_the_mildest_level() -> None:
+    assert find_breakpoint(lambda level: 72 if level < 40 else 0, LEVELS, 72).low == 0
+    assert find_breakpoint(lambda level: 73 if level < 40 else 0, LEVELS, 73).low == 39
+
+
+def test_scores_are_means_of_rows_whatever_their_number_of_flocks() -> None:
+    many, few = np.ones(100), np.zeros(2)
+    found = estimate_score([many, few])
+    assert (found.value, found.low, found.high, found.n) == (0.5, 0.5, 0.5, 2)
+    assert scale_scores([0.2, 0.8], worst=0.2, best=0.8).tolist() == pytest.approx([0.0, 1.0])
+
+
+def test_intervals_of_scores_cover_the_true_score() -> None:
+    rates, rng = np.array([0.9, 0.5, 0.7, 0.2]), np.random.default_rng(0)
+    covered = 0
+    for number in range(200):
+        found = estimate_score([(rng.random(40) < rate) * 1.0 for rate in rates], seed=number)
+        covered += found.low <= rates.mean() <= found.high
+    assert 0.9 <= covered / 200 <= 0.99
+
+
+def test_a_performance_profile_is_the_share_of_rows_that_reach_each_score() -> None:
+    profile = estimate_performance_profile([np.ones(10), np.full(10, 0.5), np.zeros(10)], (0.0, 0.25, 0.75, 1.0))
+    assert [share for _, share, _, _ in profile] == pytest.approx([1.0, 2 / 3, 1 / 3, 1 / 3])
+    assert all(low == high == pytest.approx(share) for _, share, low, high in profile)  # flocks agree
+
+
+def test_scores_without_rows_are_refused() -> None:
+    with pytest.raises(InputError, match="at least one row"):
+        estimate_score([])
+    with pytest.raises(InputError, match="threshold must be a share"):
+        find_breakpoint(lambda level: 0, LEVELS, TRIALS, 1.0)
+
+
+@pytest.mark.parametrize("q", [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("flocks", [1, 2, 9, 50])
+def test_a_resampled_quantile_is_that_of_the_drawn_flocks(q: float, flocks: int) -> None:
+    values = np.random.default_rng(flocks).normal(size=(3, flocks)).round(1)  # with ties
+    counts = count_resamples(flocks, 20)
+    assert counts[0].tolist() == [1] * flocks and set(counts.sum(axis=1)) == {flocks}
+    expected = [[np.quantile(np.repeat(row, count), q) for row in values] for count in counts]
+    assert resample_quantile(values, counts, q) == pytest.approx(np.array(expected))
+
+
+def test_infinite_values_are_resampled_without_nan() -> None:
+    values = np.array([[1.0, np.inf, np.inf, 2.0]])
+    drawn = resample_quantile(values, count_resamples(4, 200))
+    assert not np.isnan(drawn).any()
+    assert set(np.unique(drawn)) >= {1.0, np.inf}
+
+
+def test_a_share_is_resampled_with_the_flocks_of_other_quantities() -> None:
+    failed = np.random.default_rng(0).random((3, FLOCKS)) < 0.3
+    shares = resample_share(failed, resamples=30)
+    assert shares[0] == pytest.approx(failed.mean(axis=1))
+    assert shares == pytest.approx(count_resamples(FLOCKS, 30) @ failed.T / FLOCKS)
+    assert np.all(resample_share(failed, failed, resamples=30) == 1.0)
+    assert np.isnan(resample_share(failed, np.zeros_like(failed), resamples=30)).all()
+
+
+def test_limits_of_shares_have_a_width_if_all_flocks_agree() -> None:
+    never, always = np.zeros((5, FLOCKS)), np.ones((5, FLOCKS))
+    assert limit_share(never) == pytest.approx(estimate_share(0, FLOCKS)[1:3])
+    # Only the flocks count on which something is possible.
+    assert limit_share(never, np.arange(FLOCKS) < [[10]] * 5) == pytest.approx(estimate_share(0, 10)[1:3])
+    low, high = limit_share_difference(always, never)
+    assert 0.85 < low < 0.93 and high == 1.0
+    low, high = limit_share_difference(never, never)
+    assert -0.1 < low < 0.0 < high < 0.1
+
+
+def failures(rng: np.random.Generator, chances: tuple[float, ...]) -> NDArray[np.float64]:
+    """Whether trainings with these failure rates fail on common flocks, of which some are harder for all of them."""
+    hardness = rng.normal(size=FLOCKS)
+    noise = rng.normal(size=(len(chances), FLOCKS))
+    return ((hardness + noise) / np.sqrt(2.0) < np.array([NormalDist().inv_cdf(p) for p in chances])[:, None]) * 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("one", "other"), [((0.02, 0.04, 0.05, 0.1, 0.2), (0.1, 0.15, 0.2, 0.2, 0.25)), ((0.04,) * 5, (0.99,) * 5)]
+)
+def test_the_median_share_over_trainings_and_its_difference_are_covered(
+    one: tuple[float, ...], other: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def repeat_share(rng: np.random.Generator, _: int) -> Estimate:
+        failed = failures(rng, one)
+        medians = np.median(resample_share(failed, resamples=300), axis=1)
+        return summarize_resamples(medians, FLOCKS, limit_share(failed, share=float(medians[0])))
+
+    def repeat_difference(rng: np.random.Generator, _: int) -> Estimate:
+        first, second = failures(rng, one), failures(rng, other)
+        drawn = np.subtract(*(resample_share(failed, resamples=300) for failed in (first, second)))
+        return summarize_resamples(np.median(drawn, axis=1), FLOCKS, limit_share_difference(first, second))
+
+    monkeypatch.setattr(sys.modules[__name__], "REPETITIONS", 400)
+    assert coverage(float(np.median(one)), repeat_share) >= 0.93
+    assert coverage(float(np.median(np.subtract(one, other))), repeat_difference) >= 0.93

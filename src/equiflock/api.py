@@ -22,6 +22,7 @@ from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
 from equiflock.evaluation.flight_comparison import FlightComparison, compare_with_simulation
+from equiflock.evaluation.judge import judge
 from equiflock.evaluation.robot_fit import RobotFit, fit_robot
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
@@ -34,6 +35,9 @@ from equiflock.observations.radio import Radio
 from equiflock.outcomes import Outcome
 from equiflock.plotting.player.embedding import FlightPlayer, show
 from equiflock.protocols import Body, BodyStep, Ending, LocalController, Moment, PrivilegedController, StatefulBody
+from equiflock.rl.interfaces import parallel_env, torchrl_env
+from equiflock.rl.rewards import reward, reward_names
+from equiflock.rl.vector_flocks import VectorFlocks
 from equiflock.scenarios import (
     Flocking,
     LeaderFollowing,
@@ -57,7 +61,7 @@ from equiflock.version import __version__
 
 if TYPE_CHECKING:
     from equiflock import theory
-    from equiflock.learning.dagger import train
+    from equiflock.learning.training import train
 
 __all__ = [
     "Body",
@@ -102,6 +106,7 @@ __all__ = [
     "Unicycle",
     "UntilDisconnected",
     "UntilPassed",
+    "VectorFlocks",
     "__version__",
     "audit",
     "body",
@@ -116,6 +121,7 @@ __all__ = [
     "feature_names",
     "fit_robot",
     "flight",
+    "judge",
     "load",
     "load_module",
     "make_body",
@@ -125,8 +131,11 @@ __all__ = [
     "metrics",
     "observe",
     "paper_senses",
+    "parallel_env",
     "radius_graph",
     "random_disk",
+    "reward",
+    "reward_names",
     "save",
     "scenario",
     "scenario_names",
@@ -134,6 +143,7 @@ __all__ = [
     "simulate",
     "theory",
     "threads",
+    "torchrl_env",
     "train",
 ]
 
@@ -144,5 +154,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'equiflock.api' has no attribute {name!r}")
     require_torch(f"equiflock.{name}")
     if name == "train":
-        return importlib.import_module("equiflock.learning.dagger").train
+        return importlib.import_module("equiflock.learning.training").train
     return importlib.import_module("equiflock.theory")

@@ -1,4 +1,4 @@
-"""Intervals for comparisons of controllers: medians, interquartile means, shares, and paired differences.
+"""Intervals for comparisons of controllers: medians, shares, paired differences, breakpoints and scores.
 
 Values have the shape (S, B), trainings by flocks: every training flies the same B flocks. A law is one training, (B,).
 Intervals are over flocks, jointly for all trainings, so they hold for these trainings on other flocks. Five trainings
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -56,6 +57,22 @@ class Comparison(NamedTuple):
     """Median over flocks of first minus second."""
     improvement: Estimate
     """Probability that the first has the better value on a flock; ties count half."""
+
+
+BreakpointStatus: TypeAlias = Literal["found", "holds", "fails"]
+"""Whether the share crosses the threshold within the range, reaches it up to the hardest level, or nowhere."""
+
+
+class Breakpoint(NamedTuple):
+    """Indices of levels, from the mildest to the hardest, where a share of successes falls below a threshold."""
+
+    status: BreakpointStatus
+    value: int
+    """The hardest level at which the share reached the threshold; 0 if it did at none."""
+    low: int
+    """Mild end of the interval: the hardest level at which the share's interval is above the threshold, or 0."""
+    high: int
+    """Hard end of the interval: the mildest level at which the share's interval is below the threshold, or the last."""
 
 
 def median(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -122,14 +139,8 @@ def estimate_flock_share(values: ArrayLike) -> Estimate:
     table = _check_values(values)
     if table.min() < 0.0 or table.max() > 1.0:
         raise InputError(f"values of a share must be from 0 to 1; got {table.min():g} to {table.max():g}")
-    shares, B = table.mean(axis=0), table.shape[1]
-    share = float(shares.mean())
-    # A mean of B numbers with this variance is as certain as the share of this many trials. On few flocks the variance
-    # can be 0 by chance, or for trainings that fail on all or no flocks, so there are at most as many trials as values.
-    possible, variance = share * (1.0 - share), float(shares.var(ddof=1)) if B > 1 else math.inf
-    ratio = math.inf if variance == 0.0 else possible / variance
-    trials = B if possible == 0.0 else B * min(max(ratio, 1.0), len(table))
-    return Estimate(share, *_compute_wilson_interval(share, trials), B)
+    share, B = float(table.mean(axis=0).mean()), table.shape[1]
+    return Estimate(share, *_compute_wilson_interval(share, _count_trials(table)), B)
 
 
 def by_training(values: ArrayLike, statistic: Statistic = median) -> tuple[float, float]:
@@ -165,6 +176,210 @@ def compare_shares(first: ArrayLike, second: ArrayLike, *, larger_is_better: boo
     one, other = _check_common_flocks(first, second)
     difference = _estimate_mean_lead(one.mean(axis=0) - other.mean(axis=0))
     return Comparison(difference, _scale_estimate(difference, 0.5 if larger_is_better else -0.5, 0.5))
+
+
+def find_breakpoint(
+    count_successes: Callable[[int], int], levels: int, trials: int, threshold: float = 0.95
+) -> Breakpoint:
+    """Return the level at which the share of successes falls below a threshold, with its 95% interval, by bisection.
+
+    `count_successes` returns the number of successes in `trials` trials at the levels 0 (mildest) to `levels` - 1
+    (hardest), best on the same flocks; it is called at most once per level. The interval has all levels that the trials
+    cannot rule out: where the Wilson interval of the share contains the threshold. It covers the true level with a
+    probability of 95% if the success rate falls with the level. Fewer than 73 trials never rule out 0 for a threshold
+    of 95%. Raise InputError if an argument is out of range.
+
+    >>> find_breakpoint(lambda level: 100 - level, 60, 100)  # 100 of 100 at level 0, 41 of 100 at level 59
+    Breakpoint(status='found', value=5, low=0, high=10)
+    """
+    last, n = check_count("levels", levels) - 1, check_count("trials", trials)
+    if not 0.0 < threshold < 1.0:
+        raise InputError(f"threshold must be a share between 0 and 1; got {threshold:g}")
+
+    @cache
+    def measure(level: int) -> Estimate:
+        return estimate_share(count_successes(level), n)
+
+    def count_until(fails: Callable[[Estimate], bool]) -> int:
+        """Return the number of levels before the first one that fails, if levels beyond it fail, too."""
+        if fails(measure(0)):
+            return 0
+        if not fails(measure(last)):
+            return levels
+        passed, failed = 0, last
+        while failed - passed > 1:
+            middle = (passed + failed) // 2
+            passed, failed = (passed, middle) if fails(measure(middle)) else (middle, failed)
+        return failed
+
+    reached = count_until(lambda share: share.value < threshold)
+    surely_reached = count_until(lambda share: share.low < threshold)
+    possibly_reached = count_until(lambda share: share.high < threshold)
+    status: BreakpointStatus = "fails" if reached == 0 else "holds" if reached == levels else "found"
+    return Breakpoint(status, max(reached - 1, 0), max(surely_reached - 1, 0), min(possibly_reached, last))
+
+
+def scale_scores(values: ArrayLike, worst: float, best: float) -> Float64[np.ndarray, " B"]:
+    """Return the values of flocks, (S, B) or (B,), averaged over trainings, with 0 for `worst` and 1 for `best`."""
+    return np.asarray((_check_values(values).mean(axis=0) - worst) / (best - worst))
+
+
+def estimate_score(rows: Sequence[ArrayLike], *, seed: int = 0) -> Estimate:
+    """Return the mean over rows of the means of their flocks' scores, with its 95% interval.
+
+    Each row, (B_r,), is resampled over its own flocks (a stratified bootstrap). The count n is that of the rows.
+
+    >>> print(estimate_score([[1.0, 1.0, 0.0, 1.0], [0.5, 0.5]]))
+    0.625 (0.375, 0.750)
+    """
+    samples = _resample_row_means(rows, seed)
+    low, high = np.quantile(samples.mean(axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
+    value = _compute_row_means(rows).mean()
+    return Estimate(float(value), float(low), float(high), len(rows))
+
+
+def estimate_performance_profile(
+    rows: Sequence[ArrayLike], scores: Sequence[float], *, seed: int = 0
+) -> list[tuple[float, float, float, float]]:
+    """Return the performance profile of rows of flocks' scores: (score, share of rows that reach it, low, high).
+
+    The share is a mean over the resamples of `estimate_score`, as rows on few flocks have few possible scores, and its
+    interval is theirs (Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice", 2021).
+    """
+    samples = _resample_row_means(rows, seed)
+    profile = []
+    for score in scores:
+        shares = (samples >= score).mean(axis=0)
+        ends = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
+        profile.append((float(score), float(shares.mean()), *ends.tolist()))
+    return profile
+
+
+def _compute_row_means(rows: Sequence[ArrayLike]) -> Float64[np.ndarray, " rows"]:
+    """Return the mean of each row."""
+    return np.array([_check_values(row).mean() for row in rows])
+
+
+def _resample_row_means(rows: Sequence[ArrayLike], seed: int) -> Float64[np.ndarray, "rows R"]:
+    """Return RESAMPLES means of each row over resampled flocks; raise InputError if there is no row or a NaN."""
+    if not len(rows):
+        raise InputError("a score needs at least one row; got none")
+    means = []
+    for number, row in enumerate(rows):
+        values = _check_values(row).mean(axis=0)
+        rng = np.random.default_rng([seed, number, len(values)])
+        means.append(values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1))
+    return np.array(means)
+
+
+def count_resamples(flocks: int, resamples: int = RESAMPLES) -> Int64[np.ndarray, "R B"]:
+    """Return how often each flock counts: once in the first row, in the others as bootstrap samples draw it.
+
+    Whatever is computed with the same counts is resampled jointly, such as both controllers of a difference, and
+    `summarize_resamples` makes it an estimate. There are 1 + `resamples` rows.
+    """
+    B = check_count("flocks", flocks)
+    drawn = np.random.default_rng([0, B]).integers(B, size=(resamples, B))
+    places = drawn + B * np.arange(resamples)[:, None]
+    counts = np.bincount(places.ravel(), minlength=resamples * B).reshape(resamples, B)
+    return np.concatenate([np.ones((1, B), np.int64), counts])
+
+
+def resample_quantile(
+    values: Float64[np.ndarray, "S B"], counts: Int64[np.ndarray, "R B"], q: float = 0.5
+) -> Float64[np.ndarray, "R S"]:
+    """Return the quantile over flocks of each training, interpolated as by `np.quantile`, for each row of counts."""
+    B = values.shape[1]
+    lower, part = divmod(q * (B - 1), 1.0)
+    result: NDArray[np.float64] = np.empty((len(counts), len(values)))
+    for s, row in enumerate(values):
+        order = np.argsort(row)
+        # The sorted sample has each value as often as its flock counts.
+        ends = counts[:, order].cumsum(axis=1)
+        below, above = (row[order][(ends <= min(lower + step, B - 1)).sum(axis=1)] for step in (0, 1))
+        # Without a difference of two infinite values.
+        result[:, s] = below + part * np.subtract(above, below, out=np.zeros_like(below), where=above != below)
+    return result
+
+
+def resample_share(
+    events: ArrayLike, among: ArrayLike | None = None, *, resamples: int = RESAMPLES
+) -> Float64[np.ndarray, "R S"]:
+    """Return the share of flocks with an event, (S, B), of each training, measured and on bootstrap samples.
+
+    A share of other flocks than all is `among` them, (S, B), and NaN without any. Resamples of flocks that agree have
+    no width: see `limit_share` and `limit_share_difference`.
+    """
+    tables = [_check_values(events)]
+    tables.append(np.ones_like(tables[0]) if among is None else _check_values(among))
+    counts = count_resamples(tables[0].shape[1], resamples)
+    selected, total = (counts @ table.T for table in tables)
+    return np.asarray(np.divide(selected, total, out=np.full_like(selected, np.nan), where=total > 0))
+
+
+def limit_share(
+    events: ArrayLike, among: ArrayLike | None = None, *, share: float | None = None
+) -> tuple[float, float]:
+    """Return Wilson's interval of a share over trainings, which the interval of its resamples should include.
+
+    The number of trials is that of `estimate_flock_share`, or that of flocks `among` which an event is possible. The
+    share is that of all trainings, or another such as their median.
+    """
+    table = _check_values(events)
+    if among is not None:
+        possible = _check_values(among)
+        trials = max(float((possible > 0).any(axis=0).sum()), 1.0)
+        found = float(table.sum() / max(possible.sum(), 1.0))
+    else:
+        found, trials = float(table.mean()), _count_trials(table)
+    return _compute_wilson_interval(found if share is None else share, trials)
+
+
+def limit_share_difference(first: ArrayLike, second: ArrayLike) -> tuple[float, float]:
+    """Return Newcombe's interval of the median over trainings of a difference of shares, (S, B) each, on common flocks.
+
+    It is made of both Wilson intervals and of the correlation over flocks, and has a width if all flocks agree.
+    """
+    one, other = _check_common_flocks(first, second)
+    (p, p_low, p_high), (q, q_low, q_high) = (
+        (share, *limit_share(table, share=share))
+        for table in (one, other)
+        for share in [float(np.median(table.mean(axis=1)))]
+    )
+    flocks = one.mean(axis=0), other.mean(axis=0)
+    varies = all(values.std() > 0.0 for values in flocks)
+    correlation = max(float(np.corrcoef(*flocks)[0, 1]), 0.0) if varies else 0.0
+    difference = float(np.median(one.mean(axis=1) - other.mean(axis=1)))
+
+    def add(a: float, b: float) -> float:
+        return math.sqrt(max(a * a - 2.0 * correlation * a * b + b * b, 0.0))
+
+    return difference - add(p - p_low, q_high - q), difference + add(p_high - p, q - q_low)
+
+
+def summarize_resamples(
+    values: Float64[np.ndarray, " R"], flocks: int, least: tuple[float, float] | None = None
+) -> Estimate:
+    """Return the first value with the percentile interval of the others, which were resampled from these flocks.
+
+    The interval includes the value, and the interval `least` such as that of `limit_share`.
+    """
+    value = float(values[0])
+    # Both ends are drawn numbers, not means of two: an infinite one is not mixed with a finite one.
+    low, high = np.quantile(values[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
+    ends = (value, value) if least is None else least
+    return Estimate(value, min(float(low), value, ends[0]), max(float(high), value, ends[1]), flocks)
+
+
+def _count_trials(table: Float64[np.ndarray, "S B"]) -> float:
+    """Return the number of trials of which the share is as certain as that of these values."""
+    shares, B = table.mean(axis=0), table.shape[1]
+    share = float(shares.mean())
+    # A mean of B numbers with this variance is as certain as the share of this many trials. On few flocks the variance
+    # can be 0 by chance, or for trainings that fail on all or no flocks, so there are at most as many trials as values.
+    possible, variance = share * (1.0 - share), float(shares.var(ddof=1)) if B > 1 else math.inf
+    ratio = math.inf if variance == 0.0 else possible / variance
+    return float(B) if possible == 0.0 else B * min(max(ratio, 1.0), len(table))
 
 
 def _check_common_flocks(

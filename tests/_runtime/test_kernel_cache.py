@@ -138,3 +138,20 @@ def test_nothing_is_kept_once_a_source_is_edited(tiny: Path, tmp_path: Path) -> 
     source.write_text(TINY.replace("    print", "    import os; os.utime('equiflock/constants.py', (1, 1))\n    print"))
     assert result_and_hits(tiny) == (2.0, 0)
     assert list((tmp_path / "cache").rglob("*.kernel")) == []
+
+
+def test_the_key_ignores_files_that_no_kernel_imports(tiny: Path) -> None:
+    key = compute_cache_key(tiny)
+    (tiny / "tables.py").write_text("ROWS = 1\n")
+    assert compute_cache_key(tiny) == key
+    # Imports count over several files, as names of a package, and in functions.
+    (tiny / "constants.py").write_text("from equiflock import (\n    tables,\n)\n\nFACTOR = 2.0\n")
+    keys = [key, compute_cache_key(tiny)]
+    (tiny / "tables.py").write_text("ROWS = 2\n")
+    keys.append(compute_cache_key(tiny))
+    (tiny / "tables.py").write_text("def draw():\n    from equiflock.colours import RED\n")
+    (tiny / "colours.py").write_text("RED = 1\n")
+    keys.append(compute_cache_key(tiny))
+    (tiny / "colours.py").write_text("RED = 2\n")
+    keys.append(compute_cache_key(tiny))
+    assert len(set(keys)) == len(keys)

@@ -23,10 +23,10 @@ import psutil
 from equiflock.deployment.link_frames import COMMAND, END, HELLO, MESSAGE, RADIO_LAST, REPORT, SENSOR, pack_frame
 from tests.attacks import Attempt
 
-AGENTS, STEPS = 4, 50
+AGENTS, STEPS = 4, 30
 TIMEOUT = 120.0
 """Seconds for a flight, start included."""
-BURST_INTERVAL = 0.002
+BURST_INTERVAL = 0.005
 """Seconds between two bursts of forged frames."""
 FLIGHT = """
 import sys, time
@@ -193,10 +193,10 @@ def send_garbage(attacker: Attacker) -> None:
 FORGERIES: tuple[Callable[[Attacker], None], ...] = (
     forge_commands,
     forge_control,
-    forge_measurements,
     replay_frames,
-    send_as_others,
     send_garbage,
+    forge_measurements,
+    send_as_others,
 )
 
 

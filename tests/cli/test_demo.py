@@ -94,7 +94,7 @@ def test_the_demo_writes_films_runs_and_one_self_contained_page(
     assert [path.name for path in files] == ["report.html", "etdagnn.safetensors", *films]
     html = files[0].read_text()
     assert html.count('class="equiflock-player"') == 1
-    assert html.count("<img") == 2
+    assert html.count('<figure class="chart lines">') == 5
     controller = ef.load(str(files[1]))
     assert controller.senses.hops == 3
     assert re.findall(r'(?:src|href)="(?!data:)', html) == []

@@ -41,7 +41,7 @@ HERE = [
     "sweep --controller etdagnn --agents 12 --flocks 1 --duration 0.03 --out sweep --workers 1",
     "tune etdagnn --tasks 1*flocking:flocks=1:agents=12:duration=0.03 --measures 1*variance --generations 1 "
     "--population 4 --validation-flocks 1 --measurement-interval 0.01 --out tuned --workers 1",
-    "deploy --agents 2 --min-degree 1 --duration 0.03 --agent package",
+    "deploy --agents 1 --min-degree 0 --duration 0.03 --agent package",
     "bench --no-training --agents 12 --repeats 1",
 ]
 NEED_TORCH = {

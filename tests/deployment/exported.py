@@ -14,6 +14,21 @@ from equiflock.controllers.safety_limits import get_safety_limits
 from equiflock.deployment.exported_agents import COMPILER_FLAGS, CompiledAgent, compile_header, import_agent_class
 from equiflock.observations.orbit import Orbit
 
+_libraries: dict[tuple[Any, ...], bytes] = {}
+"""Shared libraries by the name and the content of the header, and by how it was compiled."""
+
+
+def compile_header_once(
+    header: Path, library: Path, *, neighbours: int | None = None, flags: tuple[str, ...] = COMPILER_FLAGS
+) -> Path:
+    """Do as `compile_header` does; a header that was compiled before is not compiled again."""
+    key = Path(header).name, Path(header).read_text(), neighbours, flags
+    if key not in _libraries:
+        _libraries[key] = compile_header(header, library, neighbours=neighbours, flags=flags).read_bytes()
+    library.write_bytes(_libraries[key])
+    return library
+
+
 Maker = Callable[[int, int], Any]
 """Makes an agent from its number and group."""
 
@@ -31,12 +46,12 @@ def compiled(
 ) -> Maker:
     """Export the controller as C and compile it; agents sample with this time step, and know the usual delay.
 
-    `messages` are options of `export`, `options` those of `compile_header`.
+    `messages` are options of `export`, `options` those of `compile_header_once`.
     """
     header = folder / "agent.h"
     ef.export(controller, header, dimensions=dimensions, orbit=orbit, **(messages or {}))
     # A unique name: a library is not opened again under a name that was opened before.
-    library = compile_header(header, folder / f"agent-{len([*folder.iterdir()])}.so", flags=flags, **options)
+    library = compile_header_once(header, folder / f"agent-{len([*folder.iterdir()])}.so", flags=flags, **options)
     return lambda number, group: CompiledAgent(library, number, group, **period_of(controller, time_step, delay))
 
 

@@ -29,10 +29,10 @@ from tests.deployment.robots import children
 
 pytest.importorskip("zenoh")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compile_once")]
 
 
-def flown(agents: int = 8, steps: int = 20, seed: int = 0, **options: Any) -> DeploymentResult:
+def flown(agents: int = 5, steps: int = 20, seed: int = 0, **options: Any) -> DeploymentResult:
     start = ef.random_disk(flocks=1, agents=agents, seed=seed, min_degree=min(2, agents - 1))
     parts = {name: options.pop(name) for name in ("radio", "failures") if name in options}
     on_step, keep_record = options.pop("on_step", None), options.pop("keep_record", False)
@@ -44,7 +44,7 @@ def value(found: DeploymentResult, name: str) -> str:
     return dict(found.table)[name]
 
 
-@pytest.mark.parametrize(("agents", "steps", "packet_loss"), [(14, 60, 0.2), (5, 20, 0.0)])
+@pytest.mark.parametrize(("agents", "steps", "packet_loss"), [(8, 40, 0.2), (4, 10, 0.0)])
 def test_a_swarm_matches_the_simulator(agents: int, steps: int, packet_loss: float) -> None:
     found = flown(agents, steps, radio=ef.Radio(packet_loss=packet_loss))
     assert found.parity.compared_count == agents * steps
@@ -53,9 +53,10 @@ def test_a_swarm_matches_the_simulator(agents: int, steps: int, packet_loss: flo
     assert value(found, "parity").startswith(f"yes: {agents * steps:,} of {agents * steps:,}")
 
 
-@pytest.mark.parametrize("kind", ["numpy", "package"])
-def test_every_kind_of_agent_matches_the_simulator(kind: Any) -> None:
-    found = flown(agents=2, steps=10, agent=kind)
+@pytest.mark.parametrize("kind", ["numpy", "package"])  # others match in every test; "package" takes seconds to start
+def test_every_kind_of_agent_matches_the_simulator_with_the_gain_of_the_time_step(kind: Any, scheduled: str) -> None:
+    start = ef.random_disk(flocks=1, agents=2, seed=0, min_degree=1)
+    found = deploy(scheduled, start, Deployment(agent=kind, time_step=0.05, steps=10))
     assert found.parity.compared_count == 20
     assert found.parity.is_within_tolerance
     longest = "relative to the flock's largest acceleration" in value(found, "parity")
@@ -71,10 +72,10 @@ def scheduled(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(
     ("kind", "time_step"),
-    # The gain is 5, the largest, 2, 1 and 0.4. Processes with the package take seconds to start.
-    [*(("c", step) for step in (0.002, 0.01, 0.02, 0.05)), ("numpy", 0.002), ("numpy", 0.05), ("package", 0.05)],
+    # The gain is 5, the largest, 2, 1 and 0.4.
+    [*(("c", step) for step in (0.002, 0.01, 0.02, 0.05)), ("numpy", 0.002)],
 )
-def test_every_kind_of_agent_has_the_gain_of_the_time_step(kind: Any, time_step: float, scheduled: str) -> None:
+def test_agents_have_the_gain_of_the_time_step(kind: Any, time_step: float, scheduled: str) -> None:
     start = ef.random_disk(flocks=1, agents=2, seed=0, min_degree=1)
     found = deploy(scheduled, start, Deployment(agent=kind, time_step=time_step, steps=5))
     assert found.parity.compared_count == 10
@@ -194,13 +195,13 @@ def test_agents_of_the_package_have_no_limits() -> None:
 
 
 def test_killed_processes_are_those_that_fail_in_the_simulator() -> None:
-    found = flown(agents=10, steps=30, failures=ef.Failures(agents=2, time=0.1))
+    found = flown(agents=6, steps=20, failures=ef.Failures(agents=2, time=0.1))
     assert len(found.log.lost_robots) == 2
     assert all(lost_robots == (10, "SIGKILL") for lost_robots in found.log.lost_robots.values())
     assert not found.failed_agents
-    assert found.parity.compared_count == 10 * 10 + 8 * 20
+    assert found.parity.compared_count == 6 * 10 + 4 * 10
     assert found.parity.is_within_tolerance
-    assert len(found.log.seconds) == 30
+    assert len(found.log.seconds) == 20
 
 
 def test_the_others_fly_on_when_a_process_is_killed() -> None:
@@ -211,9 +212,9 @@ def test_the_others_fly_on_when_a_process_is_killed() -> None:
     found = flown(steps=20, on_step=kill)
     assert len(found.log.lost_robots) == 1
     assert len(found.log.seconds) == 20
-    assert len(found.reports) == 7
+    assert len(found.reports) == 4
     assert "not compared from step 5 on, when agent" in value(found, "parity")
-    assert value(found, "parity").startswith("incomplete: 40 of 40") and not found.parity.is_within_tolerance
+    assert value(found, "parity").startswith("incomplete: 25 of 25") and not found.parity.is_within_tolerance
     assert list(found.failed_agents.values()) == ["lost at step 5, SIGKILL"]
 
 
@@ -328,9 +329,10 @@ def test_nothing_is_left_when_the_host_is_interrupted_or_killed(
     assert not alive
     # Nor a file, if there was time to remove it; else the next swarm removes it.
     assert bool(list(tmp_path.glob("equiflock-*"))) == (how == signal.SIGKILL)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    flown(agents=2, steps=1)
-    assert not list(tmp_path.glob("equiflock-*"))
+    if how == signal.SIGKILL:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        flown(agents=2, steps=1)
+        assert not list(tmp_path.glob("equiflock-*"))
 
 
 def test_a_port_in_use_is_one_clear_line() -> None:

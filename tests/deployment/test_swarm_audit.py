@@ -17,10 +17,10 @@ from equiflock.deployment.swarm_audit import audit_swarm
 
 pytest.importorskip("zenoh")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compile_once")]
 
 
-def audited(agents: int = 4, steps: int = 5) -> Any:
+def audited(agents: int = 3, steps: int = 5) -> Any:
     start = ef.random_disk(flocks=1, agents=agents, seed=0)
     deployment = Deployment(agent="numpy", steps=steps)
     return audit_swarm("etdagnn", start, deployment, deploy("etdagnn", start, deployment, keep_record=True))
@@ -30,11 +30,11 @@ def test_processes_that_use_only_what_they_received_pass_the_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The agents that the audit adds are no reason to refuse it.
-    monkeypatch.setattr(swarm, "MAX_AGENTS", 4)
+    monkeypatch.setattr(swarm, "MAX_AGENTS", 3)
     monkeypatch.setattr(audit_result, "MAX_LINES", 3)
     found = audited()
     assert found.passed, str(found)
-    assert found.agents == tuple(range(4))
+    assert found.agents == tuple(range(3))
     text = found.save(tmp_path / "audit.html").read_text()
     measured, message = found.record[:2]
     assert measured.sender == audit_result.OWN_MEASUREMENT and len(bytes.fromhex(measured.content)) == 16
@@ -46,7 +46,7 @@ def test_processes_that_use_only_what_they_received_pass_the_audit(
     with (tmp_path / "audit.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["content"] for row in rows] == [row.content for row in found.record]
-    assert sum(row["sender"] == "itself" for row in rows) == 4 * 5
+    assert sum(row["sender"] == "itself" for row in rows) == 3 * 5
 
 
 def test_a_record_that_differs_from_the_received_bytes_is_an_error() -> None:
@@ -109,6 +109,6 @@ def test_processes_that_cheat_are_caught(cheat: str, tmp_path: Path, monkeypatch
         return written
 
     monkeypatch.setattr("equiflock.deployment.swarm.export", with_a_cheat)
-    found = audited(agents=4, steps=4)
+    found = audited(steps=4)
     assert not found.passed
     assert "used what it did not receive" in found.verdict

@@ -34,18 +34,20 @@ def scaled(data: FastForwardData, factor: float) -> FastForwardData:
 def test_the_loss_is_the_mean_over_tuples_of_the_clipped_score(data: FastForwardData, name: str, split: Any) -> None:
     cloner = Cloner(Cloning(name, loss_scale=3.0), data)
     cloner.loss.bias.fill(0.7)
-    compute_losses = []
+    expected = []
     flocks = range(3) if split == "train" else range(3, 5)
     for step in range(RECIPE.index_count):
         for flock in flocks:
             observations = torch.from_numpy(data.arrays[data.find_array_name(cloner.senses.channels)][step, flock])
             errors = cloner.network(observations[None])[0].detach().numpy() - data.arrays["targets"][step, flock]
             mse = np.mean([error @ error for error in errors])
-            compute_losses.append(min(1.0, (0.7**2 + mse) / 3.0))
-    loss, gradient_share = cloner.compute_losses(split)
-    assert loss == pytest.approx(np.mean(compute_losses), rel=1e-5)
-    assert gradient_share == np.mean(np.array(compute_losses) < 1.0)
-    assert 0.0 < gradient_share < 1.0
+            expected.append(min(1.0, (0.7**2 + mse) / 3.0))
+    report = cloner.make_report()
+    assert cloner.tuple_losses[split].ravel() == pytest.approx(expected, rel=1e-5)
+    assert {"train": report.train_loss, "test": report.test_loss}[split] == pytest.approx(np.mean(expected), rel=1e-5)
+    if split == "train":
+        assert report.gradient_share == np.mean(np.array(expected) < 1.0)
+        assert 0.0 < report.gradient_share < 1.0
 
 
 @pytest.mark.slow

@@ -14,8 +14,9 @@ import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock.controllers.loading import make_network
-from equiflock.learning.dagger import DivergedError, Trainer, train
+from equiflock.learning.dagger import DivergedError, Trainer
 from equiflock.learning.mixture import Mixture
+from equiflock.learning.training import train
 from equiflock.learning.validation import EpochReport
 from tests.learning.small import small
 from tests.learning.test_network_checks import Flat

@@ -65,8 +65,15 @@ def test_a_fused_rollout_has_the_same_bits(start: Flock, name: str, beta: float)
 
 
 @pytest.mark.parametrize("scenario", [ef.LeaderFollowing(), ef.ObstacleCourse(sides=6)])
-@pytest.mark.parametrize("expert", ["tanner", "tanner:attraction=0.8:aim=leaders", "tanner-bounded"])
-@pytest.mark.parametrize("name", ["etdagnn", "etdagnn:aggregation=both", "starling:gain_period=0.004"])
+@pytest.mark.parametrize(
+    ("expert", "name"),
+    # Each pair compiles a kernel, which takes seconds.
+    [
+        ("tanner", "etdagnn"),
+        ("tanner:attraction=0.8:aim=leaders", "etdagnn:aggregation=both"),
+        ("tanner-bounded", "starling:gain_period=0.004"),
+    ],
+)
 def test_fused_rollouts_of_scenarios_have_the_same_bits(
     scenario: Any, expert: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

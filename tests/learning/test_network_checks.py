@@ -9,7 +9,7 @@ import torch
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
-from equiflock.learning.dagger import train
+from equiflock.learning.training import train
 from tests.learning.small import small
 
 

@@ -13,8 +13,8 @@ import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import compute_file_checksum, read_json
 from equiflock.controllers.networks.weights import FORMAT, read_tensors, write_weights
-from equiflock.learning.dagger import train
 from equiflock.learning.run_directory import adapt_recipe
+from equiflock.learning.training import train
 from equiflock.learning.training_run import TrainingRun
 from tests.learning.small import small
 from tests.learning.test_training_run import Stop, assert_same_results, stop_after

@@ -17,8 +17,9 @@ import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.controllers.loading import make_network
 from equiflock.learning.checkpoints import read_checkpoint, write_checkpoint
-from equiflock.learning.dagger import Trainer, train
+from equiflock.learning.dagger import Trainer
 from equiflock.learning.learner import CompiledLearner, TorchLearner
+from equiflock.learning.training import train
 from equiflock.learning.training_run import TrainingRun
 from tests.learning.small import small
 from tests.learning.test_training_run import Stop, assert_same_results, stop_after

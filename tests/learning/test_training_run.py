@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ from equiflock._runtime.checksums import format_json, read_json, write_json
 from equiflock._runtime.provenance import FORMAT, set_plugin_checksums
 from equiflock.controllers.networks.weights import read_tensors, write_tensors
 from equiflock.learning import checkpoints as checkpoint_format
-from equiflock.learning.dagger import train
 from equiflock.learning.learner import CompiledLearner
+from equiflock.learning.training import train
 from equiflock.learning.training_run import TrainingRun
 from equiflock.learning.validation import EpochReport
 from tests.learning.small import small
@@ -121,23 +120,6 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(
     assert_same_results(tmp_path / "run", undisturbed)
 
 
-@pytest.mark.slow
-def test_a_training_that_was_killed_goes_on_to_the_same_bits(undisturbed: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    TrainingRun.create(folder, small())
-    code = "import sys, pathlib; from equiflock.learning.training_run import TrainingRun\n"
-    code += "TrainingRun(pathlib.Path(sys.argv[1])).train()"
-    process = subprocess.Popen([sys.executable, "-c", code, str(folder)])
-    while not list(folder.glob("checkpoints/*.safetensors")) and process.poll() is None:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    (folder / "checkpoints" / ".epoch-000004.1234.safetensors").write_bytes(b"half a checkpoint")
-    TrainingRun(folder).train()
-    assert_same_results(folder, undisturbed)
-    assert not list(folder.glob("checkpoints/.*"))
-
-
 def kill_until_done(folder: Path, rng: random.Random, longest: float, most_kills: int) -> tuple[int, list[str]]:
     """Train in the folder, killed after random times up to `longest` seconds; return kills and notices."""
     kills, notices = 0, []
@@ -150,6 +132,8 @@ def kill_until_done(folder: Path, rng: random.Random, longest: float, most_kills
         except subprocess.TimeoutExpired:
             process.kill()
             kills += 1
+            (folder / "checkpoints").mkdir(exist_ok=True)
+            (folder / "checkpoints" / f".epoch-000004.{kills}.safetensors").write_bytes(b"half a checkpoint")
         notices += process.communicate()[0].splitlines()
         if process.returncode == 0:
             return kills, notices
@@ -166,6 +150,7 @@ def test_a_training_killed_repeatedly_at_random_times_has_the_same_bits(tmp_path
     assert kills >= 1
     assert notices == []
     assert_same_results(folder, undisturbed.folder)
+    assert not list(folder.glob("checkpoints/.*"))
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_previous_one(undisturbed: Path, tmp_path: Path) -> None:

@@ -60,10 +60,10 @@ def listed(flock: Flock, b: int, most: int, agents: int, room: int) -> dict[int,
     return result
 
 
-def crowd(D: int) -> Flock:
-    """Return 300 agents in a few cells: several words of candidates for every agent."""
+def crowd(D: int, agents: int = 300) -> Flock:
+    """Return agents in a few cells: several words of candidates for every agent."""
     rng = np.random.default_rng(D)
-    return Flock(rng.uniform(-1.2, 1.2, (1, 300, D)), rng.normal(size=(1, 300, D)))
+    return Flock(rng.uniform(-1.2, 1.2, (1, agents, D)), rng.normal(size=(1, agents, D)))
 
 
 def check_lists(flock: Flock, most: int, agents: int, room: int) -> None:
@@ -91,9 +91,9 @@ def test_lists_of_a_dense_flock_match_the_graph(D: int, most: int, agents: int, 
 @pytest.mark.slow
 @pytest.mark.parametrize("D", [2, 3])
 def test_observations_of_a_dense_flock_match_the_twin(D: int) -> None:
-    flock, sensing = crowd(D), DelayedAggregation(paper_senses("mean", 2), comm_radius=1.0)
+    flock, sensing = crowd(D, agents=180), DelayedAggregation(paper_senses("mean", 2), comm_radius=1.0)
     adjacency = twins.adjacency(flock.positions[0], flock.roles[0], 1.0)
-    expected = np.zeros((300, 2, 3, D))
+    expected = np.zeros((180, 2, 3, D))
     for _ in range(2):
         known = sensing.observe(flock)[0]
         expected = twins.aggregate(flock, 0, expected, adjacency, sensing.senses)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,8 +18,9 @@ import equiflock as ef
 from equiflock import cli
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.learning.fast_forward import FastForward
-from equiflock.paper import report_flights, reproduction_report
-from equiflock.paper.profile import PROFILES
+from equiflock.paper import report_flights, reproduction, reproduction_report
+from equiflock.paper.generalization_experiment import CloningJob, build_cloning_jobs
+from equiflock.paper.profile import PROFILES, Profile
 from equiflock.paper.report_flights import FILMS
 from equiflock.simulation import flight_builder
 from tests._runtime.here import work_here
@@ -46,11 +47,24 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: object) -> None:
         self.seen.append(tag)
-        if tag not in ("img", "meta", "br"):
+        if tag not in ("img", "meta", "br", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_cloning() -> Iterator[None]:
+    """Clone for a tenth of the epochs."""
+
+    def build_short_jobs(profile: Profile, folder: Path) -> list[CloningJob]:
+        jobs = build_cloning_jobs(profile, folder)
+        return [replace(job, recipe=replace(job.recipe, epochs=job.recipe.epochs // 10)) for job in jobs]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(reproduction.JOB_BUILDERS, "generalization", build_short_jobs)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +82,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(reproduction_report, "write_reproduction", write_without_flying)
         patch.setitem(PROFILES, "quick", TINY)
         for name, film in FILMS.items():
-            patch.setitem(FILMS, name, replace(film, speed=40 * film.speed))  # as many frames as a test needs
+            # As many frames as a test needs.
+            patch.setitem(FILMS, name, replace(film, duration=0.1 * film.duration, speed=4 * film.speed))
         cli.main(["reproduce", "--profile", "quick", "--out", str(folder), "--workers", "1", "--checks"])
     return folder
 
@@ -100,9 +115,15 @@ def test_the_page_is_valid_and_self_contained(folder: Path) -> None:
     tags = Tags()
     tags.feed(html)
     assert tags.open == []
-    assert tags.seen.count("img") == 12
-    assert html.count('class="equiflock-player"') == 3
+    assert tags.seen.count("img") == 3  # pictures of flocks
+    assert html.count('<figure class="chart lines">') > 12
+    assert html.count('class="equiflock-player"') == 1
+    assert html.count('type="radio"') == 3
     assert re.findall(r'(?:src|href)="(?!data:)', html) == []
+    ledger = json.loads((folder / "ledger.json").read_text())
+    for verdict in ("holds", "partly", "does not"):
+        count = sum(entry["verdict"] == verdict for entry in ledger)
+        assert (f"</svg>{verdict}: {count}</span></li>" in html) == (count > 0)
     assert "This profile has fewer seeds, flocks and sizes than the paper's experiments" in html.replace("&#x27;", "'")
 
 

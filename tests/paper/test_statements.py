@@ -223,3 +223,24 @@ def test_the_law_must_lose_a_flock_that_the_network_keeps() -> None:
 
 def test_the_networks_are_what_the_paper_says_they_are() -> None:
     assert verdicts(build_architecture_statements(TrainedPolicies(), (0, 1))) == {"A1": "holds", "A2": "holds"}
+
+
+def test_every_check_of_obstacles_has_an_interval_around_the_number_that_decides() -> None:
+    statements = build_obstacle_statements(obstacles_as_described({("tdagnn", 24): 1}))
+    for check in (check for statement in statements for check in statement.checks):
+        assert check.estimate is not None, check.description
+        value, low, high, flocks = check.estimate
+        assert low <= value <= high and low < high, check.description
+        assert flocks == 100
+    # The same flights of both: the interval is as wide as chance makes it for pairs that agree.
+    pair = next(each for each in statements[3].checks if each.description == "s = 48: tdagnn - tdagnn-tf, failed")
+    assert pair.estimate is not None
+    assert -0.05 < pair.estimate.low < 0.0 < pair.estimate.high < 0.05
+    assert pair.verdict == "holds"
+
+
+def test_without_resamples_no_check_of_obstacles_has_an_interval_and_all_verdicts_are_the_same() -> None:
+    table = obstacles_as_described({("tdagnn", 24): 1})
+    found, bare = build_obstacle_statements(table), build_obstacle_statements(table, resamples=0)
+    assert verdicts(bare) == verdicts(found)
+    assert not any(check.estimate or check.is_exact for statement in bare for check in statement.checks)

@@ -134,3 +134,21 @@ def test_an_invalid_table_is_refused(tmp_path: Path, content: str | None, text: 
         path.write_text(content)
     with pytest.raises(InputError, match=text):
         read_validation(path, 0)
+
+
+def test_the_difference_at_epoch_400_is_also_reported_without_its_floor() -> None:
+    found = build_training_statements(table(lambda name, epoch: 0.24 if "mean" in name else 0.238, lambda *_: 4.0))
+    t6 = next(statement for statement in found if statement.id == "T6")
+    (without,) = t6.further_checks
+    assert (t6.verdict, without.holds) == ("does not", True)
+    assert "without the floor: 0.00200 (0.00196, 0.00204), holds" in t6.details
+
+
+def test_every_check_of_the_bundled_trainings_has_an_interval() -> None:
+    checks = [check for each in build_training_statements(read_bundled_tables()) for check in each.checks]
+    assert len(checks) == 50
+    for check in checks:
+        assert check.estimate is not None
+        value, low, high, flocks = check.estimate
+        assert low <= value <= high and low < high
+        assert flocks == 50

@@ -18,7 +18,8 @@ from equiflock._runtime.checks import InputError
 from equiflock._runtime.randomness import make_rng
 from equiflock.cli.train import Train
 from equiflock.learning import dagger, validation
-from equiflock.learning.dagger import Trainer, train
+from equiflock.learning.dagger import Trainer
+from equiflock.learning.training import train
 from equiflock.learning.training_run import TrainingRun
 from equiflock.learning.validation import Validator
 from equiflock.simulation.environment import RADIO_OPTIONS, Environment, map_body_options

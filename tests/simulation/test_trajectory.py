@@ -149,7 +149,9 @@ def test_a_damaged_or_foreign_store_is_refused_in_one_line(run: ef.Trajectory, t
 def test_no_damage_to_any_file_of_a_store_goes_unnoticed(run: ef.Trajectory, tmp_path: Path, how: Any) -> None:
     rng = random.Random(0)
     store = run.save(tmp_path / "run.zarr")
-    for path in sorted(path for path in store.rglob("*") if path.is_file()):
+    # Each damage to half of the files, each file with half of the damages: loading the store takes long.
+    first = DAMAGES.index(how) % 2
+    for path in sorted(path for path in store.rglob("*") if path.is_file())[first::2]:
         whole = path.read_bytes()
         how(path, rng)
         try:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.plotting.html_report import HtmlReport
 from equiflock.plotting.player import PLAYER_DIR
 from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, leave, wait_for
+from tests.viewer.reports import build_report
 from tests.viewer.servers import Running, running
 
 AXE = Path(__file__).parent / "axe/node_modules/axe-core/axe.min.js"
@@ -86,20 +86,19 @@ def test_axe_finds_no_serious_violation(
 
 
 def test_axe_finds_no_serious_violation_in_a_report(blank_page: Callable[..., Any], axe: str, tmp_path: Path) -> None:
-    run = ef.simulate(ef.random_disk(agents=15), ef.load("tanner"), duration=0.1)
-    report = HtmlReport("Report", "A player.")
-    report.add_table(["name", "value"], [["x", "1"]])
-    report.add_player([run, run], "Two flights.", titles=["one", "two"])
-    report.add_settings({"name": "x" * 200})
     page = blank_page()
-    page.goto(report.write(tmp_path / "report.html").as_uri())
+    page.goto(build_report().write(tmp_path / "report.html").as_uri())
     page.evaluate(axe)
     page.wait_for_function("() => document.querySelector('.equiflock-player').player.screen?.pictureCount > 2")
-    for (width, height), theme in ((DESKTOPS[0], "dark"), (PHONE, "light")):
+    page.evaluate("() => { for (const details of document.querySelectorAll('details')) details.open = true; }")
+    for (width, height), theme in product([DESKTOPS[0], PHONE], ("dark", "light")):
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=theme)
-        page.evaluate("(theme) => { document.querySelector('.equiflock-player').player.theme = theme; }", theme)
+        page.wait_for_function(
+            "(theme) => document.querySelector('.equiflock-player').dataset.theme === theme", arg=theme
+        )
         assert page.evaluate(RUN) == [], (width, height, theme)
+    page.emulate_media(color_scheme="no-preference")
     leave(page)
 
 

@@ -258,6 +258,35 @@ def test_the_camera_follows_a_flock_that_spreads_to_its_places(run: Callable[...
     assert run("player/camera", body, 0) > 2 * 600 / 2 / (1.25 * 20)  # it bursts
 
 
+def test_the_first_view_has_a_distant_goal_all_places_and_stragglers_between_title_and_buttons(
+    run: Callable[..., Any],
+) -> None:
+    body = """
+        const viewport = { width: 800, height: 600 }, camera = new m.Camera(1);
+        const turn = (i) => [Math.cos(i), Math.sin(i)];
+        const places = [...Array.from({ length: 24 }, (_, i) => turn(i)), [0, given.straggler]];
+        const zeros = new Float32Array(50), codes = new Uint8Array(25);
+        camera.trackFlock({
+          origin: [9, 9], positions: new Float32Array(places.flat()), velocities: zeros, accelerations: zeros,
+          disks: new Float32Array(0), roles: codes, conditions: codes,
+        }, 0, given.marks.map((mark) => ({ moves: false, isAim: false, ...mark, x: mark.x + 9, y: mark.y + 9 })));
+        camera.easeToFlock(1, viewport, [100, 20]);
+        const [x, y] = given.target;
+        return camera.toScreen(9 + x, 9 + y, viewport);"""
+
+    def locate(target: tuple[float, float], *marks: dict[str, Any], straggler: float = 1.0) -> bool:
+        x, y = run("player/camera", body, {"target": target, "marks": marks, "straggler": straggler})
+        return bool(0 <= x <= 800 and 100 <= y <= 580)
+
+    rock = {"x": 5, "y": 0, "radius": 1}
+    assert not locate((6, 0), rock)
+    assert locate((6, 0), rock | {"isAim": True})
+    assert not locate((60, 0), rock | {"x": 59, "isAim": True})
+    assert locate((0, 12), {"x": 0, "y": 12, "radius": 0, "moves": True})
+    assert locate((0, 1.5), straggler=1.5)
+    assert not locate((0, 9), straggler=9)
+
+
 BOX = {"left": 0, "right": 100, "top": 0, "bottom": 50}
 
 

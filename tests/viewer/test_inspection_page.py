@@ -83,6 +83,7 @@ def test_a_saved_agent_is_inspected_by_touch(open_page: Open) -> None:
         page.touchscreen.tap(*on_screen(page, "4"))
         card = page.locator("#inspection")
         expect(card.locator("h2")).to_have_text("Agent 4")
+        expect(card.locator("h3")).to_have_text(["ETDAGNN", "ETDAGNN"])
         size = np.linalg.norm(run.accelerations[look(page, "view.frame.step"), 0, 4])
         shown = card.locator("tr.acceleration .value").first.inner_text()
         assert float(shown) == pytest.approx(size, rel=0.01, abs=0.006)

@@ -119,7 +119,7 @@ def test_two_controllers_fly_in_lockstep_from_the_same_start(server: Running, op
 
 def test_a_panel_without_visible_agents_offers_to_show_all(server: Running, open_page: Open) -> None:
     page = open_page(server, "#compare=tanner-dynamic")
-    text = page.get_by_text("All agents are out of view")
+    text = page.get_by_text("All are out of view")
     page.wait_for_timeout(200)
     expect(text).to_have_count(2)
     for i in (0, 1):

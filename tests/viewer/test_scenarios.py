@@ -123,3 +123,22 @@ def test_the_orbit_checkbox_shows_the_scenarios_choice(meeting: Running, open_pa
     page.get_by_label("Orbit technique").check()
     wait_for(page, "view.state.setting.orbit === true")
     assert the_session(meeting).current.flights[0].sensing.orbit == ef.Orbit()
+
+
+def test_a_long_scenario_flies_in_real_time_unless_the_user_chose_a_speed(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    speed, choose = page.locator("#speed"), page.locator("#scenario").get_by_text
+    expect(speed).to_have_value("0.25")
+    choose("Formation").click()
+    wait_for(page, "view.state.setting.scenario === 'formation' && view.state.look.speed === 1")
+    expect(speed).to_have_value("1")
+    page.go_back()
+    wait_for(page, "view.state.setting.scenario === 'flocking' && view.state.look.speed === 0.25")
+    speed.select_option("2")
+    choose("Goal").click()
+    wait_for(page, "view.state.setting.scenario === 'goal'")
+    expect(speed).to_have_value("2")
+    for address, value in (("#scenario=corridor", "1"), ("#scenario=corridor&speed=0.25", "0.25")):
+        page.evaluate("(hash) => { location.hash = hash; }", address)
+        wait_for(page, "view.state.setting.scenario === 'corridor' && view.connection.idle")
+        expect(speed).to_have_value(value)

@@ -61,6 +61,7 @@ def run_jobs(
     prepare: Prepare = None,
     scheduler: str | None = None,
     on_notice: Callable[[str], object] = lambda text: None,
+    here: bool = False,
 ) -> None:
     """Run the jobs whose results in `folder` are missing or damaged, and write each result as soon as it is computed.
 
@@ -68,7 +69,7 @@ def run_jobs(
     runs, and `on_notice` with a line of text about every damaged result. Other arguments and errors are
     those of `Executor` and `Executor.compute_tables`.
     """
-    executor = Executor(workers, scheduler, prepare)
+    executor = Executor(workers, scheduler, prepare, here)
     missing = []
     for job in jobs:
         if is_done(job, folder, lambda text: on_notice(f"{text}; this job is computed again")):

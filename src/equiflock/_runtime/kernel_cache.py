@@ -1,7 +1,7 @@
 """The cache of compiled kernels, on disk and keyed by content.
 
 Clones, environments and CI runs of one user share `<user cache>/equiflock/kernels/<key>/`; EQUIFLOCK_CACHE_DIR moves
-it. The key is a hash of the sources that kernels may depend on, of the versions of Numba, llvmlite, NumPy and Python,
+it. The key is a hash of the sources that kernels depend on, of the versions of Numba, llvmlite, NumPy and Python,
 and of Numba's settings. A file in it is one kernel for one tuple of argument types on one processor; its name is a hash
 of these. Files are written under a temporary name and renamed, so any number of processes may share the cache.
 
@@ -15,8 +15,9 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,11 @@ PACKAGE = Path(__file__).parent.parent
 KERNEL_PACKAGES = ("_runtime", "graph", "observations", "bodies", "controllers", "scenarios", "simulation", "learning")
 """Packages that contain kernels or constants used in kernels, besides the modules at the top of the package."""
 
+KERNEL_IMPORT = "from equiflock._runtime.jit import"
+"""Text in every file that has kernels."""
+IMPORTS = re.compile(r"^[ ]*from (equiflock(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+"""Module and names of an import from this package."""
+
 IGNORED_SETTINGS = {
     "CACHE_DIR",
     "CACHE_LOCATOR_CLASSES",
@@ -55,9 +61,30 @@ _DIGEST_BYTES = 32
 
 
 def list_source_files(package: Path = PACKAGE) -> list[Path]:
-    """Return the Python files at the top of the package and in KERNEL_PACKAGES, on which kernels may depend, sorted."""
+    """Return the Python files on which kernels may depend, sorted.
+
+    They are the files of KERNEL_PACKAGES and at the top of the package that have kernels, and all files that these
+    import, directly or indirectly: a kernel may use their constants and inline their functions.
+    """
     parts = (path for part in KERNEL_PACKAGES for path in (package / part).rglob("*.py"))
-    return sorted([*package.glob("*.py"), *parts])
+    contents = {path: path.read_text("utf-8") for path in (*package.glob("*.py"), *parts)}
+    missing = [path for path, content in contents.items() if KERNEL_IMPORT in content]
+    found = set(missing)
+    while missing:
+        imported = set(_list_imports(contents[missing.pop()], package)) & contents.keys() - found
+        found |= imported
+        missing += imported
+    return sorted(found)
+
+
+def _list_imports(content: str, package: Path) -> Iterator[Path]:
+    """Yield the files that may hold the modules and packages of our own which a source imports, existing or not."""
+    for module, names in IMPORTS.findall(content):
+        folder = package.joinpath(*module.split(".")[1:])
+        yield folder.with_suffix(".py")
+        yield folder / "__init__.py"
+        # A name may be that of a module.
+        yield from ((folder / name).with_suffix(".py") for name in re.findall(r"\w+", names))
 
 
 def compute_cache_key(package: Path = PACKAGE) -> str:

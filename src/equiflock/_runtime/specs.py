@@ -71,22 +71,25 @@ def _parse_value(text: str) -> Any:
 def parse_weighted_specs(
     label: str, text: str, example: str, known_names: Collection[str] = ()
 ) -> list[tuple[float, Spec]]:
-    """Parse a weighted sum such as 0.5*flocking+1*obstacles:sides=48; a single spec may omit its weight, which is 1.
+    """Parse a weighted sum such as 0.5*flocking+1*obstacles:sides=48; the first weight may be omitted, and is then 1.
 
     Weights are not normalized. Raise InputError, which names the setting `label` and a valid `example`, if the text is
     malformed. A name with a plus is an error too, unless it stands alone and is one of the `known_names`.
     """
     message = f"{label} must be a name, or several with their shares such as {example}; got {text!r:.80}"
     weight = rf"\s*{NUMBER_PATTERN}\s*\*"
-    if not re.match(weight, text):
-        spec = parse_spec(text.strip())
-        if not spec.name or ("+" in spec.name and spec.name not in known_names):
-            raise InputError(message)
-        return [(1.0, spec)]
-    terms = []
     # A plus before a weight separates two terms; any other, as in 1e+3, belongs to an option. [::2] drops the weights
     # that the lookahead captured, which re.split inserts between the terms.
-    for term in re.split(rf"\+(?={weight})", text)[::2]:
+    first, *others = re.split(rf"\+(?={weight})", text)[::2]
+    if not re.match(weight, first):
+        if not others:
+            spec = parse_spec(text.strip())
+            if not spec.name or ("+" in spec.name and spec.name not in known_names):
+                raise InputError(message)
+            return [(1.0, spec)]
+        first = f"1*{first}"
+    terms = []
+    for term in (first, *others):
         match = re.fullmatch(rf"{weight}\s*([^\s+:]+(?::\S+)?)\s*", term)
         if match is None:
             raise InputError(message)

@@ -32,6 +32,7 @@ COMMANDS = {
         "Render a film of saved flights, side by side, or of a new flight, or a page that plays them.",
     ),
     "evaluate": ("Evaluate", "Compare controllers, or one with the package's, by the paper's metrics and figures."),
+    "judge": ("Judge", "Write the report card of controllers: how good they are, when they break."),
     "compare": ("Compare", "Compare the log of a real flight with a simulation of the same start."),
     "fit": ("Fit", "Fit a controller to a robot: choose its time scale, and measure the margins that it leaves."),
     "export": ("Export", "Export one agent's controller for a robot, as C, NumPy or ONNX."),
@@ -49,7 +50,7 @@ COMMANDS = {
 """Class and summary of each command. The class is in the module of the command's name, which is imported only if the
 command is chosen; the first line of its docstring is the summary."""
 
-RESUMABLE_COMMANDS = ("demo", "evaluate", "reproduce", "sweep", "tune")
+RESUMABLE_COMMANDS = ("demo", "evaluate", "judge", "reproduce", "sweep", "tune")
 """Commands that continue an interrupted run when they are called again."""
 
 

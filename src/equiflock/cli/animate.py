@@ -64,7 +64,7 @@ class Animate:
 
     def run(self) -> None:
         """Write the film or the page and print its path."""
-        from equiflock.plotting.film_file import check_film
+        from equiflock.plotting.film_file import FORMATS, check_film
         from equiflock.plotting.player.embedding import show
 
         import_plugin(self.plugin)
@@ -74,6 +74,9 @@ class Animate:
             film_options = ("frames_per_second", "dots_per_inch", "theme")
             if any(getattr(self, name) != getattr(default, name) for name in film_options):
                 raise InputError("options of a film have no effect on a page: leave them out, or write an .mp4")
+        elif self.out.suffix not in FORMATS:
+            names = f"{', '.join(FORMATS)} or .html"
+            raise InputError(f"the file to write must end in {names}; got {self.out.name!r}")
         else:
             check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)
         options = ("controller", "scenario", "options", "time_step", "duration")

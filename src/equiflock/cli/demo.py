@@ -27,9 +27,9 @@ from equiflock.learning.recipe import DAgger
 from equiflock.learning.run_directory import RunConfig, is_training, read_reports
 from equiflock.learning.training_run import TrainingRun
 from equiflock.learning.validation import Validation
-from equiflock.plotting.figures import CurvePanel, compute_quartiles, draw_panels
+from equiflock.plotting.figures import CurvePanel, compute_quartiles
 from equiflock.plotting.film import compute_window_width, film
-from equiflock.plotting.html_report import HtmlReport
+from equiflock.plotting.html_report import Chip, HtmlReport, Kind
 from equiflock.protocols import Controller, Moment
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation.simulate import count_steps, simulate
@@ -50,7 +50,8 @@ RECIPE = DAgger(controller=STUDENT, epochs=120, validate_every=20, checkpoint_ev
 DURATION, TIME_STEP = 2.0, 0.01
 REPORT_FILE = "report.html"
 WEIGHTS_FILE = f"{STUDENT}.safetensors"
-TRAINING_FIGURE, CURVES_FIGURE = "training.png", "curves.png"
+OLD_FILES = "training.png", "curves.png"
+"""Files of earlier versions' demonstrations, which are replaced, too."""
 TRAINING_DIR = "demo-training"
 """Subdirectory of the training while the demonstration runs; absent from the finished directory."""
 
@@ -218,7 +219,7 @@ def check_demo_dir(folder: Path) -> None:
     """Raise InputError if `folder` cannot be written or contains anything but a demonstration, even unfinished."""
     check_writable(folder)
     flight_files = {f"{name}{kind}" for name in CONTROLLERS for kind in (".mp4", ".zarr")}
-    own_files = {REPORT_FILE, WEIGHTS_FILE, TRAINING_FIGURE, CURVES_FIGURE, *flight_files}
+    own_files = {REPORT_FILE, WEIGHTS_FILE, *OLD_FILES, *flight_files}
     if is_training(folder / TRAINING_DIR):
         own_files.add(TRAINING_DIR)
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own_files):
@@ -244,14 +245,12 @@ def write_demo(
             progress = partial(on_frame, name) if on_frame is not None else None
             films.append(film([run], scratch / f"{name}.mp4", flock=film_flock, window=window, on_frame=progress))
             run.save(scratch / f"{name}.zarr")
-        training = _draw_training(demonstration, scratch / TRAINING_FIGURE)
-        curves = _draw_flight_curves(demonstration, scratch / CURVES_FIGURE)
-        _build_report(demonstration, film_flock, training, curves).write(scratch / REPORT_FILE)
+        _build_report(demonstration, film_flock).write(scratch / REPORT_FILE)
     return [folder / name for name in (REPORT_FILE, WEIGHTS_FILE, *(path.name for path in films))]
 
 
-def _build_report(demonstration: Demonstration, shown_flock: int, training: Path, curves: Path) -> HtmlReport:
-    """Return the report: training, test, flights of one flock, curves and settings."""
+def _build_report(demonstration: Demonstration, shown_flock: int) -> HtmlReport:
+    """Return the report: flights of one flock, verdict, test, training, curves and settings."""
     header, rows = format_comparison(demonstration)
     B, N, _ = demonstration.start.shape
     epochs, contrasts = demonstration.recipe.epochs, len(demonstration.contrasting_flocks)
@@ -260,46 +259,58 @@ def _build_report(demonstration: Demonstration, shown_flock: int, training: Path
         f"An ETDAGNN of 416 weights, trained from random weights for {epochs} epochs, and tested on {B} unseen flocks "
         f"of {N} agents.",
     )
-    page.add_text(
-        "“tanner”, the expert, uses the states of all agents: a swarm without a central computer cannot run it. The "
-        "other controllers are decentralized: each agent uses only messages from neighbours within the communication "
-        f"radius. “etdagnn” was just trained for {epochs} epochs, “tdagnn” comes with the package and was trained for "
-        "400, and “tanner-dynamic” is the classical law."
-    )
-    page.add_heading("Training")
-    page.add_media(
-        [training],
-        "Loss by epoch; IVV and IMAN on the validation flocks, median and interquartile range, beside the expert's.",
-    )
-    page.add_heading("Test")
-    page.add_table(header, rows)
-    page.add_text(
-        f"In {contrasts} of {B} flocks the trained network keeps the communication graph connected throughout the "
-        "flight, while the classical law ends with a disconnected graph. Below flies flock "
-        f"{shown_flock} (counted from 0), in which every agent has at least two neighbours at the start."
-        if contrasts
-        else "There is no flock that the trained network keeps connected and the classical law does not."
-    )
-    page.add_heading("One flock under each controller")
+    page.assign_series(demonstration.runs)
     page.add_player(
         list(demonstration.runs.values()),
-        f"Flock {shown_flock}. Agents are coloured by direction of flight; lines: communication graph. Point at a "
-        "curve to read it, click it to enlarge it.",
+        f"Flock {shown_flock} under each controller. Agents are coloured by direction of flight; lines: communication "
+        "graph. Point at a curve to read it, click it to enlarge it.",
         flock=shown_flock,
         titles=[LABELS[name] for name in demonstration.runs],
         links=True,
     )
+    page.add_verdict(
+        f"In {contrasts} of {B} flocks the trained network keeps the communication graph connected throughout the "
+        "flight, while the classical law ends with a disconnected graph."
+        if contrasts
+        else "There is no flock that the trained network keeps connected and the classical law does not.",
+        [_make_connection_chip(demonstration, name) for name in demonstration.runs],
+    )
+    page.add_text(
+        "“tanner”, the expert, uses the states of all agents: a swarm without a central computer cannot run it. The "
+        "other controllers are decentralized: each agent uses only messages from neighbours within the communication "
+        f"radius. “etdagnn” was just trained for {epochs} epochs, “tdagnn” comes with the package and was trained for "
+        "400, and “tanner-dynamic” is the classical law. Above flies "
+        + (
+            f"flock {shown_flock} (counted from 0), the first in which the two differ."
+            if contrasts
+            else f"flock {shown_flock} (counted from 0)."
+        )
+    )
+    page.add_heading("Test")
+    page.add_table(header, rows)
     page.add_heading("Over time")
-    page.add_media([curves], "Median over flocks (line) and interquartile range (band).")
-    page.add_heading("Settings")
+    page.add_charts(_build_flight_panels(demonstration), "Median over flocks (line) and interquartile range (band).")
+    page.add_heading("Training")
+    page.add_charts(
+        _build_training_panels(demonstration),
+        "Loss by epoch; IVV and IMAN on the validation flocks, median and interquartile range, beside the expert's.",
+    )
     training_settings = {"training": demonstration.recipe.command, "recipe": demonstration.recipe.settings}
     flight_settings = {**demonstration.runs[STUDENT].config, "controller": ", ".join(demonstration.runs)}
     page.add_settings({**training_settings, **flight_settings})
     return page
 
 
-def _draw_training(demonstration: Demonstration, path: Path) -> Path:
-    """Draw three panels by epoch: the loss, and on validation flocks IVV and IMAN, quartiles beside the expert's."""
+def _make_connection_chip(demonstration: Demonstration, controller: str) -> Chip:
+    """Return how many flocks are connected at the end: all, some or none."""
+    B = len(demonstration.start)
+    connected = B - int(demonstration.find_disconnected(controller).sum())
+    kind: Kind = "holds" if connected == B else "partly" if connected else "fails"
+    return Chip(kind, f"{LABELS[controller]}: {connected} of {B} connected")
+
+
+def _build_training_panels(demonstration: Demonstration) -> list[CurvePanel]:
+    """Return three panels by epoch: the loss, and on validation flocks IVV and IMAN, quartiles beside the expert's."""
     epochs = np.array([report.epoch for report in demonstration.epochs])
     losses = np.array([[report.loss for report in demonstration.epochs]] * 3)
     panels = [CurvePanel(epochs, "epoch", "loss", {STUDENT: losses})]
@@ -311,14 +322,14 @@ def _draw_training(demonstration: Demonstration, path: Path) -> Path:
         expert = np.repeat(getattr(demonstration.expert, name)[None], len(validated), axis=0)
         curves = {"tanner": compute_quartiles(expert), STUDENT: compute_quartiles(values)}
         panels.append(CurvePanel(validated_epochs, "epoch", label, curves))
-    return draw_panels(panels, path)
+    return panels
 
 
-def _draw_flight_curves(demonstration: Demonstration, path: Path) -> Path:
-    """Draw quartiles over flocks of velocity variance and mean acceleration norm over time, for every controller."""
+def _build_flight_panels(demonstration: Demonstration) -> list[CurvePanel]:
+    """Return panels of velocity variance and mean acceleration norm over time: quartiles over flocks by controller."""
     panels = []
     for series in ("velocity_variance", "mean_acceleration_norm"):
         curves = {name: compute_quartiles(run.series[series]) for name, run in demonstration.runs.items()}
         times = demonstration.runs[STUDENT].times
         panels.append(CurvePanel(times, "time (s)", series.replace("_", " "), curves))
-    return draw_panels(panels, path)
+    return panels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,7 @@ from equiflock.cli.shared_options import (
     report_duration,
     warn_about_flight,
 )
-from equiflock.cli.terminal import out, print_column_blocks, print_orbit, print_paths
+from equiflock.cli.terminal import out, print_column_blocks, print_notice, print_orbit, print_paths, progress
 from equiflock.controllers import load
 from equiflock.flock import Flock, Role
 from equiflock.scenarios.registry import Scenario, build_flight_options, choose_orbit
@@ -33,7 +34,9 @@ from equiflock.simulation.environment import Environment
 if TYPE_CHECKING:
     import pandas as pd
 
-OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png")
+    from equiflock.evaluation.evaluate import EvaluationJob
+
+OUTPUT_PATTERNS = ("jobs", "flights", "*.csv", "*.png", "*.html")
 """Glob patterns of the files that an evaluation writes beside its config."""
 
 
@@ -42,7 +45,7 @@ class Evaluate(WorkerOptions):
     """Compare controllers, or one with the package's, by the paper's metrics and figures.
 
     Prints medians and shares over flocks with 95% intervals, and the differences to the first controller on the same
-    flocks. Writes flights.csv with a row for every flight, summary.csv, comparison.csv and a figure.
+    flocks. Writes report.html, flights.csv with a row for every flight, summary.csv, comparison.csv and a figure.
     """
 
     controllers: Annotated[tuple[str, ...], tyro.conf.Positional]
@@ -104,6 +107,7 @@ class Evaluate(WorkerOptions):
         with lock_run_dir(run_dir, "evaluation", config, OUTPUT_PATTERNS, self.force):
             table = self.run_jobs(jobs, run_dir / "jobs", title)
             paths = self._report(table, run_dir, scenario, title, jobs[0].metrics)
+            paths.insert(0, self._write_page(table, jobs, run_dir, title, config))
         print_environment(environment)
         for name, controller in zip(self.controllers, controllers, strict=True):
             if (orbit := choose_orbit(scenario, controller)) is not None and orbit != scenario.orbit:
@@ -115,7 +119,7 @@ class Evaluate(WorkerOptions):
     ) -> list[Path]:
         """Write the tables and the figure, print medians and differences, and return the paths of the files."""
         from equiflock._runtime.files import atomic_write
-        from equiflock.evaluation.curves import draw_measure_curves
+        from equiflock.evaluation.curves import build_measure_panels
         from equiflock.evaluation.evaluate import (
             build_comparison_rows,
             build_table_rows,
@@ -124,7 +128,7 @@ class Evaluate(WorkerOptions):
             summarize_evaluation,
         )
         from equiflock.evaluation.flight_statistics import FEWEST_FLOCKS
-        from equiflock.plotting.figures import draw_outcome_bars
+        from equiflock.plotting.figures import draw_outcome_bars, draw_panels
 
         curves, flights = split_results(table)
         summary, comparison = summarize_evaluation(flights), compare_controllers(flights)
@@ -134,7 +138,7 @@ class Evaluate(WorkerOptions):
             draw_outcome_bars(flights, figure, scenario.success_outcomes)
         else:
             tables[scenario.name] = curves
-            draw_measure_curves(curves, figure, list(dict.fromkeys(curves.metric)))
+            draw_panels(build_measure_panels(curves, list(dict.fromkeys(curves.metric))), figure)
         for name, content in tables.items():
             with atomic_write(run_dir / f"{name}.csv") as scratch:
                 content.to_csv(scratch, index=False)
@@ -149,6 +153,22 @@ class Evaluate(WorkerOptions):
         if flights.flock.nunique() < FEWEST_FLOCKS:
             out.print(f"intervals of fewer than {FEWEST_FLOCKS} flocks are too narrow: raise --flocks")
         return [*(run_dir / f"{name}.csv" for name in tables), figure]
+
+    def _write_page(
+        self,
+        table: pd.DataFrame,
+        jobs: Sequence[EvaluationJob],
+        run_dir: Path,
+        title: str,
+        settings: Mapping[str, Any],
+    ) -> Path:
+        """Simulate the flights that the page shows, unless they are saved; write the page and return its path."""
+        from equiflock.evaluation.evaluation_report import REPORT_FILE, save_shown_flights, write_evaluation_report
+
+        with progress() as bar:
+            task = bar.add_task("flights of the report", total=len(jobs))
+            flights = save_shown_flights(jobs, run_dir, lambda name: bar.advance(task), partial(print_notice, bar))
+        return write_evaluation_report(table, jobs, flights, run_dir / REPORT_FILE, title=title, settings=settings)
 
     def _collect_settings(self, scenario: Scenario, start: Flock, environment: Environment) -> dict[str, Any]:
         """Return the arguments of `build_evaluation_jobs`, which are saved in the config."""

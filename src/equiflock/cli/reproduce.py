@@ -162,15 +162,13 @@ class Reproduce(WorkerOptions):
         return reproduction
 
     def _print_results(self, reproduction: Reproduction) -> None:
-        """Print the verdicts; with --checks also every check, marked + if it holds and - if not."""
+        """Print the verdicts; with --checks also every check, marked + if it holds and - if not, with its interval."""
         rows = []
         for statement in reproduction.statements:
-            lines = [
-                f"{'+' if check.holds else '-'} {check.description}: {check.measured}" for check in statement.checks
-            ]
-            remark = [statement.remark] if statement.remark else []
-            measured = "\n".join([statement.summary, *remark, *(lines if self.checks else [])])
-            rows.append([statement.id, statement.text, statement.verdict, measured])
+            lines = [f"{'+' if check.holds else '-'} {check}" for check in statement.checks] if self.checks else []
+            rows.append(
+                [statement.id, statement.text, statement.marked_verdict, "\n".join([statement.details, *lines])]
+            )
         header = "", "the paper's statement", "verdict", "measured"
         title = f"profile: {reproduction.profile.name}; interpretation: {reproduction.profile.interpretation}"
         print_text_table(title, header, rows, lines=self.checks)

@@ -30,7 +30,7 @@ from equiflock.flock import FOLLOWER, OBSTACLE, Flock
 from equiflock.observations.aggregation import DelayedAggregation
 from equiflock.observations.orbit import Orbit
 from equiflock.observations.radio import Radio, check_radio
-from equiflock.plotting.html_report import HtmlReport, format_markdown_table
+from equiflock.plotting.html_report import Chip, HtmlReport, format_markdown_table
 from equiflock.protocols import Controller, Moment
 from equiflock.scenarios.random_disk import random_disk
 from equiflock.simulation.flight import DecisionFunction
@@ -141,8 +141,9 @@ class Audit:
                 (a, step, _format_sender(sender), size, content) for a, step, sender, size, content in self.record
             )
         page = HtmlReport(
-            f"Locality audit of {self.controller}: {'passed' if self.passed else 'failed'}", f"{self.verdict}."
+            f"Locality audit of {self.controller}", "Whether its accelerations depend on anything but its neighbours."
         )
+        page.add_verdict(f"{self.verdict}.", [Chip("holds", "passed") if self.passed else Chip("fails", "failed")])
         page.add_text(self.procedure)
         page.add_table(*self.build_table())
         page.add_heading("Agents")
@@ -153,9 +154,8 @@ class Audit:
             f"{MAX_LINES} lines per agent."
         )
         for agent, rows in groupby(sorted(self.record), key=lambda row: row.agent):
-            page.parts.append(f"<details><summary>agent {agent}</summary>")
-            page.add_table(*_build_record_table(list(rows)), align_left=True)
-            page.parts.append("</details>")
+            with page.fold(f"agent {agent}"):
+                page.add_table(*_build_record_table(list(rows)), align_left=True)
         return page.write(page_path)
 
     def _build_agent_table(self) -> tuple[tuple[str, ...], list[list[str]]]:

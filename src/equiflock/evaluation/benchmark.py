@@ -236,8 +236,8 @@ def measure_epoch(controller: str, repeats: int = 5) -> EpochTiming:
     return EpochTiming(controller, flight, updates, validation, work)
 
 
-def count_multiply_adds(chain: Chain, D: int) -> float:
-    """Return the minimal multiply-adds of the forward and backward pass for one agent in D dimensions.
+def count_multiply_adds(chain: Chain, D: int, backward: bool = True) -> float:
+    """Return the minimal multiply-adds of the forward pass, and the backward one, for one agent in D dimensions.
 
     Each matrix takes part in the forward pass, in its own gradient and, unless it is the first, in the gradient of
     its input.
@@ -245,8 +245,8 @@ def count_multiply_adds(chain: Chain, D: int) -> float:
     components = D if chain.acts_on_vectors else 1
     total = 0.0
     for first, outputs, inputs, nonlinear in _iterate_matrices(chain):
-        total += (2 if first else 3) * outputs * inputs * components
-        total += 2 * outputs * (TANH_MULTIPLY_ADDS + 2 * components) if nonlinear else 0
+        total += (1 + backward * (1 if first else 2)) * outputs * inputs * components
+        total += (1 + backward) * outputs * (TANH_MULTIPLY_ADDS + 2 * components) if nonlinear else 0
     return total
 
 

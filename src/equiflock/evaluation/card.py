@@ -9,17 +9,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import pandas as pd
+
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import DamagedError, read_json, write_json
-from equiflock.statistics import Estimate
+from equiflock.statistics import BreakpointStatus, Estimate
 
+TABLE_COLUMNS = ["kind", "group", "name", "title", "controller", "metric", "value", "low", "high", "n", "remark"]
+"""Columns of `card.csv`."""
 CARD_FORMAT = 1
 """Version of `card.json`."""
 Role = Literal["judged", "baseline", "reference"]
 """A controller that is judged, one it is compared with, or one that only fixes 0 and 1 of the score."""
-BreakpointStatus = Literal["found", "holds", "fails"]
-"""Whether the success rate crosses the threshold within the range, holds over all of it, or fails from its mild end
-on."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,11 @@ class ControllerFacts:
     equivariance_error: float | None = None
     """Largest difference between the accelerations of rotated observations and the rotated accelerations, as a share of
     the largest acceleration; None for an expert."""
+    multiply_adds: float | None = None
+    """Multiply-adds of a network per agent and step, any other operation of an activation counting as one; None if the
+    controller is not a network of the package."""
     bound: float | None = None
-    """The paper's bound on the generalization gap; None where it does not apply."""
+    """The paper's bound on the generalization gap, for 30,150 training tuples; None where it does not apply."""
     error: str = ""
     """Why the controller could not be judged at all; empty if it could."""
 
@@ -194,6 +198,31 @@ class Card:
                 "performance": {name: tuple(map(tuple, each)) for name, each in values["performance"].items()},
             }
         )
+
+    def to_table(self) -> pd.DataFrame:
+        """Return a row per estimate: of each metric and score in each row, each breakpoint, and the overall scores."""
+        table: list[dict[str, Any]] = []
+        for row in self.rows:
+            for name, result in row.results.items():
+                place = {"kind": "row", "group": row.group, "name": row.name, "title": row.title, "controller": name}
+                estimates = {**result.metrics, **({} if result.score is None else {"score": result.score})}
+                table += [{**place, "metric": metric, **found._asdict()} for metric, found in estimates.items()]
+                if result.remark:
+                    table.append({**place, "remark": result.remark})
+        for point in self.breakpoints:
+            for name, results in point.results.items():
+                place = {"kind": "breakpoint", "name": point.name, "title": point.title, "controller": name}
+                for threshold, found in results.items():
+                    ends = {"value": found.value, "low": found.low, "high": found.high, "n": point.flocks}
+                    table.append({**place, "metric": f"success below {threshold}%", **ends, "remark": found.status})
+            for name, remark in point.remarks.items():
+                place = {"kind": "breakpoint", "name": point.name, "title": point.title, "controller": name}
+                table.append({**place, "remark": remark})
+        table += [
+            {"kind": "score", "name": "overall", "title": "overall score", "controller": name, **found._asdict()}
+            for name, found in self.scores.items()
+        ]
+        return pd.DataFrame(table, columns=TABLE_COLUMNS)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the card as JSON with a checksum, atomically; return the path."""

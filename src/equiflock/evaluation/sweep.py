@@ -176,7 +176,7 @@ class SweepJob:
         if self.epochs == 0:
             check_weights(self.controller, self.seed, self.checksum, "sweep")
             return load_with_seed(self.controller, self.seed)
-        from equiflock.learning.dagger import train
+        from equiflock.learning.training import train
 
         # Only the final weights are used, so validate as little as possible.
         recipe = DAgger(

@@ -80,6 +80,8 @@ class Cloner:
         # b is trained together with the weights, by a separate Adam.
         self._bias_adam = Adam(1, recipe.learning_rate)
         self.epoch = self.updates = 0
+        self.tuple_losses: dict[Split, Float64[np.ndarray, "S b"]] = {}
+        """Losses of all training and test tuples, by time index, at the last report."""
 
     def run_epoch(self) -> None:
         """Take one Adam step per batch of training tuples, each used once, in an order drawn from seed and epoch.
@@ -103,21 +105,22 @@ class Cloner:
             raise DivergedError(f"the weights are no longer finite in epoch {self.epoch}: lower learning_rate")
 
     def make_report(self) -> CloningReport:
-        """Measure the losses of all training and test tuples with the current weights."""
-        (train_loss, gradient_share), (test_loss, _) = self.compute_losses("train"), self.compute_losses("test")
-        return CloningReport(self.epoch, train_loss, test_loss, gradient_share, float(self.loss.bias[0]))
+        """Measure the losses of all training and test tuples with the current weights; keep them in `tuple_losses`."""
+        train, test = self.compute_losses("train"), self.compute_losses("test")
+        self.tuple_losses = {"train": train, "test": test}
+        gradient_share = int((train < 1.0).sum()) / train.size
+        return CloningReport(
+            self.epoch, _compute_mean(train), _compute_mean(test), gradient_share, float(self.loss.bias[0])
+        )
 
-    def compute_losses(self, split: Split) -> tuple[float, float]:
-        """Return the mean loss of all training or test tuples, and the share of tuples with a loss below 1."""
+    def compute_losses(self, split: Split) -> Float64[np.ndarray, "S b"]:
+        """Return the loss of every training or test tuple, a row per time index; a loss of 1 has no gradient."""
         # One time index at a time, because the data may not fit into memory.
-        total, below, count = 0.0, 0, 0
+        rows = []
         for step in range(self.data.recipe.index_count):
             tuples = self._pack_tuples(*self.data.get_block(step, split, self.senses.channels))
-            scores = self.loss.compute_scores(self.learner.compute_errors(tuples))
-            total += float(np.minimum(scores, 1.0).sum())
-            below += int((scores < 1.0).sum())
-            count += len(scores)
-        return total / count, below / count
+            rows.append(np.minimum(self.loss.compute_scores(self.learner.compute_errors(tuples)), 1.0))
+        return np.stack(rows)
 
     def _pack_tuples(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
@@ -135,6 +138,11 @@ class Cloner:
         self.loss.clip_bias()
         self.updates += 1
         return weights
+
+
+def _compute_mean(losses: Float64[np.ndarray, "S b"]) -> float:
+    """Return the mean loss, summed by time index."""
+    return sum(float(row.sum()) for row in losses) / losses.size
 
 
 def clone(

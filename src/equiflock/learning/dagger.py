@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import Any, cast
@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from equiflock._runtime.checks import InputError, NumericRangeError
 from equiflock._runtime.randomness import make_rng
-from equiflock._runtime.threads import use_one_thread
 from equiflock.controllers import load
 from equiflock.controllers.loading import make_network, select_network_options
 from equiflock.flock import FOLLOWER
@@ -259,30 +258,3 @@ def seed_torch(seed: int, epoch: int) -> Iterator[None]:
 def _make_divergence_error(epoch: int, reason: str) -> DivergedError:
     """Return the error of a training that diverged in an epoch, counted from 1."""
     return DivergedError(f"the training diverged in epoch {epoch}: {reason}; lower learning_rate")
-
-
-def train(
-    recipe: DAgger,
-    network: nn.Module | None = None,
-    on_epoch: Callable[[EpochReport], object] | None = None,
-) -> nn.Module:
-    """Train a network in place, on one thread, and return it in eval mode, with averaged weights if the recipe says so.
-
-    `equiflock train` does the same in a run directory. Raise DivergedError, which names the epoch, if the loss or a
-    flight is no longer finite.
-
-    Args:
-        recipe: the settings of the training.
-        network: torch module with `senses` to continue from; default: a new network of the recipe's controller.
-        on_epoch: called with the report of every epoch.
-    """
-    # More threads slow down networks this small, and could change torch's rounding.
-    with use_one_thread():
-        trainer = Trainer(recipe, network)
-        while trainer.epoch < recipe.epochs:
-            report = trainer.run_epoch()
-            if on_epoch is not None:
-                on_epoch(report)
-    if trainer.average is not None:
-        trainer.network.load_state_dict(trainer.average.tensors)
-    return trainer.network.eval()

@@ -35,7 +35,12 @@ from equiflock.simulation.environment_ranges import (
 from equiflock.simulation.simulate import count_steps
 
 Schedule = Literal["constant", "cosine", "linear"]
-NAME_TYPES = {"str": "a name"} | dict.fromkeys(("RadiusRule", "VelocityRule", "Schedule"), "the name of a rule")
+Algorithm = Literal["dagger", "rollout"]
+ROLLOUT_FIELDS = "algorithm", "objective", "horizon"
+"""Fields that a recipe of DAgger does not store."""
+NAME_TYPES = {"str": "a name"} | dict.fromkeys(
+    ("RadiusRule", "VelocityRule", "Schedule", "Algorithm"), "the name of a rule"
+)
 """Annotations of text fields, and the text that describes them in errors."""
 EXPERT = "tanner"
 """The expert of the paper's trainings."""
@@ -55,6 +60,15 @@ class DAgger:
     scenario: str = "flocking"
     """Scenario of the flights: flocking, leaders, obstacles:sides=48, or your own; or several with their shares of the
     flights, 0.6*flocking+0.4*leaders. Numbers in its options may be ranges: leaders:leaders=1-3."""
+    algorithm: Algorithm = "dagger"
+    """How to train: "dagger" imitates the expert; "rollout" lowers the objective of flights of `batch` flocks under the
+    network alone, by gradients through the flights. It needs an ideal radio and no obstacles, and ignores expert_share,
+    capacity, updates and gain_margin."""
+    objective: str = "variance+0.0001*effort"
+    """Weighted sum that "rollout" lowers, the mean over steps and agents: variance (squared distance of the velocity
+    from the mean), effort (squared acceleration) and leaders (squared distance from the leaders' mean velocity)."""
+    horizon: int = 20
+    """Steps of a flight through which gradients of "rollout" pass; an Adam step follows each of these parts."""
     epochs: int = 400
     """Number of epochs; each is one flight and then `updates` Adam steps."""
     seed: int = 0
@@ -160,7 +174,11 @@ class DAgger:
                 continue
             object.__setattr__(self, name, check_field(name, _FIELD_TYPES[name], getattr(self, name)))
         # Then check the bounds of every number.
-        counts = "epochs hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
+        check_choice("algorithm", self.algorithm, get_args(Algorithm))
+        given = [name for name in ROLLOUT_FIELDS if getattr(self, name) != getattr(DAgger, name)]
+        if self.algorithm == "dagger" and given:
+            raise InputError(f"{given[0]} belongs to the algorithm 'rollout': set algorithm, or omit {given[0]}")
+        counts = "horizon epochs hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
         for name in counts.split():
             check_count(name, getattr(self, name))
         check_comm_radius(self.comm_radius)
@@ -186,8 +204,9 @@ class DAgger:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All fields, JSON-serializable; `from_settings` is the inverse."""
-        return asdict(self)
+        """All fields, without those that only "rollout" uses, JSON-serializable; `from_settings` is the inverse."""
+        unused = ROLLOUT_FIELDS if self.algorithm == "dagger" else ()
+        return {name: value for name, value in asdict(self).items() if name not in unused}
 
     @property
     def environment_ranges(self) -> EnvironmentRanges:
@@ -228,7 +247,9 @@ class DAgger:
         return value.draw(make_rng(self.seed, "time step", epoch)) if isinstance(value, Range) else value
 
     def compute_expert_share(self, epoch: int) -> float:
-        """Return beta_e = max(beta_0^(e + 1), least_expert_share) of epoch e, counted from 0."""
+        """Return beta_e = max(beta_0^(e + 1), least_expert_share) of epoch e, counted from 0; 0 for "rollout"."""
+        if self.algorithm == "rollout":
+            return 0.0
         return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
 
     def compute_learning_rate(self, epoch: int) -> float:

@@ -147,7 +147,7 @@ class TrainingRun:
             wait: wait while another process trains in the directory, instead of raising an error.
             should_stop: called before every epoch.
         """
-        from equiflock.learning.dagger import Trainer
+        from equiflock.learning.training import make_trainer
 
         with self._lock_run_dir(wait), use_one_thread(), _report_memory_errors():
             if not self._needs_training(on_notice):
@@ -157,7 +157,7 @@ class TrainingRun:
             if differences:
                 on_notice(f"started with {differences}: bits may differ")
             # Restore the newest checkpoint into a new trainer.
-            trainer = Trainer(self.recipe, self._load_initial_network())
+            trainer = make_trainer(self.recipe, self._load_initial_network())
             tables, checkpoints = Tables(self.folder, self.recipe), self._checkpoints
             # The tables are always rewritten from the checkpoint; a notice names those that were changed.
             changed = set(checkpoints.restore(trainer, tables, on_notice))

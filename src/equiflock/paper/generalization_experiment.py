@@ -20,14 +20,16 @@ from equiflock._runtime.checksums import compute_checksum
 from equiflock._runtime.specs import parse_spec
 from equiflock._runtime.user_cache import KEY_DIGITS, open_cache_dir
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.evaluation.curves import Curves
-from equiflock.learning.fast_forward import FastForward
+from equiflock.evaluation.curves import Curves, pack_values, unpack_values
+from equiflock.learning.fast_forward import FastForward, Split
 from equiflock.learning.recipe import Cloning
+from equiflock.paper.gap_splits import SPLITS, redraw_gaps, resample_gaps
 from equiflock.paper.ledger import Check, Statement
 from equiflock.paper.profile import Profile
-from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.figures import CurvePanel
 from equiflock.plotting.html_report import format_markdown_table
 from equiflock.protocols import LocalController
+from equiflock.statistics import RESAMPLES
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,6 +40,8 @@ LARGEST_DIMENSIONS = {"tdagnn": 33, "tdagnn-tf": 33, "tdagnn-tf-mean": 33, "etda
 """Largest dimension of each controller's weight matrices, according to the paper."""
 BOUND_TERMS = ("data_bound", "lipschitz", "largest_dimension", "coefficient", "root", "norm_sum")
 """Attributes of `generalization_bound` that are columns of the table."""
+LEAST_CORRELATION = 0.95
+"""Correlation of bound and gap that the paper reports at least."""
 GAP_LABELS = {"bound": "generalization bound", "gap": "empirical gap"}
 TERM_LABELS = {
     "data_bound": r"data bound $\beta$",
@@ -55,6 +59,8 @@ class CloningJob:
     data: FastForward
     folder: Path = field(default=Path(), repr=False, compare=False)
     """Directory of the data, which is generated if missing; the result does not depend on it."""
+    splits: int = SPLITS
+    """Number of other splits of the same tuples for which the correlation of bound and gap is computed."""
 
     @property
     def key(self) -> str:
@@ -67,7 +73,11 @@ class CloningJob:
         return {"controller": parse_spec(self.recipe.controller).name, "seed": self.recipe.seed}
 
     def run(self) -> pd.DataFrame:
-        """Clone, and return a row per measured epoch, epoch 0 first: losses, gap, and the bound with its terms."""
+        """Clone, and return a row per measured epoch, epoch 0 first: losses, gap, and the bound with its terms.
+
+        The last row also has the largest |gap| and the correlations of bound and gap over epochs, from 1, on bootstrap
+        samples of the tuples, and the correlations on other splits: `pack_values` of the draws.
+        """
         from equiflock.learning.cloning import clone
         from equiflock.theory import generalization_bound
 
@@ -77,11 +87,14 @@ class CloningJob:
             folder = open_cache_dir("fast-forward", compute_checksum(repr(self.data).encode())[:KEY_DIGITS])
         data = self.data.make(folder)
         rows: list[dict[str, Any]] = []
+        losses: dict[Split, list[Any]] = {"train": [], "test": []}
 
         def add_row(cloner: Cloner, report: CloningReport) -> None:
             """Add the row of an epoch, with the bound of the current weights."""
             student = cast(LocalController, cloner.network)
             bound = generalization_bound(student, data, loss_scale=self.recipe.loss_scale)
+            for split, measured in cloner.tuple_losses.items():
+                losses[split].append(measured)
             rows.append(
                 {
                     **asdict(report),
@@ -97,6 +110,16 @@ class CloningJob:
             )
 
         clone(self.recipe, data, on_epoch=add_row)
+        tuples = np.stack(losses["train"]), np.stack(losses["test"])
+        bounds = np.array([[row["bound"] for row in rows[1:]]])
+        resampled = resample_gaps(*tuples, self.recipe.seed)
+        redrawn = redraw_gaps(*tuples, self.recipe.seed, self.splits)
+        draws = {
+            "resampled_largest_gap": np.abs(resampled).max(axis=1),
+            "resampled_correlation": correlate(bounds, resampled[:, 1:]),
+            "split_correlation": correlate(bounds, redrawn[:, 1:]),
+        }
+        rows[-1] |= {name: pack_values(values, digits=4) for name, values in draws.items()}
         return pd.DataFrame(rows)
 
 
@@ -122,8 +145,13 @@ def compute_mean_weight(network: nn.Module) -> float:
 def compute_correlation(curves: Curves, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:
     """Return Pearson's correlation of bound and gap over the epochs from `first`, per seed; 0 if one is constant."""
     late = curves.x >= first
-    bound, gap = (standardize(curves.get_curve(name, controller)[:, late]) for name in ("bound", "gap"))
-    return np.asarray((bound * gap).mean(axis=1))
+    bound, gap = (curves.get_curve(name, controller)[:, late] for name in ("bound", "gap"))
+    return correlate(bound, gap)
+
+
+def correlate(first: Float64[np.ndarray, "S X"], second: Float64[np.ndarray, "R X"]) -> Float64[np.ndarray, " R"]:
+    """Return Pearson's correlation of each pair of rows, or of one row with each; 0 if one is constant."""
+    return np.asarray((standardize(first) * standardize(second)).mean(axis=1))
 
 
 def standardize(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X"]:
@@ -133,22 +161,24 @@ def standardize(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X"
     return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
 
 
-def build_generalization_statements(table: pd.DataFrame) -> list[Statement]:
-    """Return G1 to G7; G1 only for data of the paper's size: a smaller profile has fewer tuples by choice."""
+def build_generalization_statements(table: pd.DataFrame, resamples: int = RESAMPLES) -> list[Statement]:
+    """Return G1 to G7; G1 only for data of the paper's size: a smaller profile has fewer tuples by choice.
+
+    Only gaps are means over tuples and have intervals: counts, bounds and weights are exact. With `resamples` = 0 there
+    are no intervals.
+    """
     curves = Curves(table, over="epoch")
     paper = FastForward()
     is_full_size = curves.last("train_tuples", "etdagnn").min() >= paper.steps * paper.train_flocks
+    sizes = [_judge_dataset_sizes(curves)] if is_full_size else []
     return [
-        rule(curves)
-        for rule in ((_judge_dataset_sizes,) if is_full_size else ())
-        + (
-            _judge_empirical_gap,
-            _judge_order_of_bounds,
-            _judge_largest_dimension,
-            _judge_data_bound,
-            _judge_correlation_of_bound_and_gap,
-            _judge_weight_sizes,
-        )
+        *sizes,
+        _judge_empirical_gap(curves, resamples),
+        _judge_order_of_bounds(curves),
+        _judge_largest_dimension(curves),
+        _judge_data_bound(curves),
+        _judge_correlation_of_bound_and_gap(curves, resamples),
+        _judge_weight_sizes(curves),
     ]
 
 
@@ -167,14 +197,35 @@ def _judge_dataset_sizes(curves: Curves) -> Statement:
     )
 
 
-def _judge_empirical_gap(curves: Curves) -> Statement:
+def _add_resamples(
+    measured: Float64[np.ndarray, " S"], curves: Curves, column: str, controller: str, resamples: int
+) -> Float64[np.ndarray, "R S"]:
+    """Return a number per seed as measured, and below it, if there are any, the draws of a column of the job."""
+    if not resamples or column not in curves.table:
+        return measured[None]
+    texts = curves.get_texts(column, controller).iloc[:, -1]
+    return np.vstack([measured, np.transpose([unpack_values(text) for text in texts])])
+
+
+def _count_tuples(curves: Curves) -> int:
+    """Return the number of tuples of a data set."""
+    return int(sum(curves.last(f"{split}_tuples", "etdagnn")[0] for split in ("train", "test")))
+
+
+def _judge_empirical_gap(curves: Curves, resamples: int) -> Statement:
     """Judge statement G2."""
-    gaps = {name: np.abs(curves.get_curve("gap", name)).max(axis=1) for name in PAPER_NETWORKS}
+    gaps = {}
+    for name in PAPER_NETWORKS:
+        largest = np.abs(curves.get_curve("gap", name)).max(axis=1)
+        gaps[name] = _add_resamples(largest, curves, "resampled_largest_gap", name, resamples)
     return Statement(
         "G2",
         "The empirical generalization gap is near zero for all controllers.",
         "At every epoch that is measured at most 0.01, where a loss is from 0 to 1.",
-        tuple(Check.within(f"largest |gap|: {name}", gap, 0.0, 0.01) for name, gap in gaps.items()),
+        tuple(
+            Check.within(f"largest |gap|: {name}", gap, 0.0, 0.01, flocks=_count_tuples(curves))
+            for name, gap in gaps.items()
+        ),
     )
 
 
@@ -230,15 +281,19 @@ def _judge_data_bound(curves: Curves) -> Statement:
     )
 
 
-def _judge_correlation_of_bound_and_gap(curves: Curves) -> Statement:
+def _judge_correlation_of_bound_and_gap(curves: Curves, resamples: int) -> Statement:
     """Judge statement G6."""
+    correlations = {
+        name: _add_resamples(compute_correlation(curves, name), curves, "resampled_correlation", name, resamples)
+        for name in PAPER_NETWORKS
+    }
     return Statement(
         "G6",
         "Over epochs, bound and empirical gap have a correlation of at least 0.95.",
         "Pearson's, over all epochs that are measured, from 1, for every controller.",
         tuple(
-            Check.within(f"correlation: {name}", compute_correlation(curves, name), 0.95, 1.001)
-            for name in PAPER_NETWORKS
+            Check.within(f"correlation: {name}", correlation, LEAST_CORRELATION, 1.001, flocks=_count_tuples(curves))
+            for name, correlation in correlations.items()
         ),
     )
 
@@ -259,41 +314,32 @@ def _judge_weight_sizes(curves: Curves) -> Statement:
     )
 
 
-def draw_losses(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the training loss by epoch, and by how much the test loss differs from it, a curve per network."""
+def build_loss_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of the training loss by epoch, and of the difference of the test loss from it, for each network."""
     curves = Curves(table, over="epoch")
     training, difference = {}, {}
     for name in PAPER_NETWORKS:
         train, test = (curves.get_curve(quantity, name) for quantity in ("train_loss", "test_loss"))
         training[name], difference[name] = _compute_range(train), _compute_range(100.0 * (test - train) / train)
-    return draw_panels(
-        [
-            CurvePanel(curves.x, "epoch", "training loss", training),
-            CurvePanel(
-                curves.x,
-                "epoch",
-                "test loss above training loss, %",
-                difference,
-                "linear",
-                shows_range_at_end=True,
-            ),
-        ],
-        path,
-    )
+    label = "test loss above training loss, %"
+    return [
+        CurvePanel(curves.x, "epoch", "training loss", training),
+        CurvePanel(curves.x, "epoch", label, difference, "linear", shows_range_at_end=True),
+    ]
 
 
-def draw_bounds(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the generalization bound and the empirical gap (test loss - training loss) by epoch, a curve per network."""
-    return _draw_by_network(table, GAP_LABELS, path)
+def build_bound_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of the generalization bound and the empirical gap (test loss - training loss) by epoch."""
+    return _build_network_panels(table, GAP_LABELS)
 
 
-def draw_terms(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the four terms of the generalization bound in which the networks differ, by epoch."""
-    return _draw_by_network(table, TERM_LABELS, path)
+def build_term_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of the four terms of the generalization bound in which the networks differ, by epoch."""
+    return _build_network_panels(table, TERM_LABELS)
 
 
-def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the standardized bound and gap (mean 0, standard deviation 1) by epoch, a panel for each network.
+def build_correlation_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of the standardized bound and gap (mean 0, standard deviation 1) by epoch, one for each network.
 
     Epoch 0 is left out. Titles give the correlation of bound and gap, median and range over training seeds.
     """
@@ -307,11 +353,11 @@ def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
         correlation = compute_correlation(curves, name)
         title = f"{name}: ρ = {np.median(correlation):.2f} [{correlation.min():.2f}, {correlation.max():.2f}]"
         panels.append(CurvePanel(curves.x[1:], "epoch", "standard deviations", lines, "linear", title=title))
-    return draw_panels(panels, path)
+    return panels
 
 
-def _draw_by_network(table: pd.DataFrame, labels: Mapping[str, str], path: Path) -> Path:
-    """Draw a panel for each quantity in `labels` by epoch, with a curve for each of the paper's networks."""
+def _build_network_panels(table: pd.DataFrame, labels: Mapping[str, str]) -> list[CurvePanel]:
+    """Return a panel for each quantity in `labels` by epoch, with a curve for each of the paper's networks."""
     curves = Curves(table, over="epoch")
     panels = []
     for quantity, label in labels.items():
@@ -322,12 +368,37 @@ def _draw_by_network(table: pd.DataFrame, labels: Mapping[str, str], path: Path)
         panels.append(
             CurvePanel(curves.x, "epoch", label, lines, scale, shows_range_at_end=True, has_overlapping_lines=overlaps)
         )
-    return draw_panels(panels, path)
+    return panels
 
 
 def _compute_range(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "3 X"]:
     """Return minimum, median and maximum over seeds."""
     return np.stack([values.min(axis=0), np.median(values, axis=0), values.max(axis=0)])
+
+
+def format_split_table(table: pd.DataFrame) -> str:
+    """Return a Markdown table of the correlations of bound and gap on other splits of the same tuples.
+
+    It has a row per data set and network: the correlation as measured, the median over splits, their 2.5% and 97.5%
+    quantiles, and the share of splits in which it is at least 0.95. The last rows tell in how many splits all are.
+    """
+    curves = Curves(table, over="epoch")
+    header = ["data set", "controller", "as measured", "median over splits", "95% of splits", "0.95 or more"]
+    draws = {
+        name: np.stack([unpack_values(text) for text in curves.get_texts("split_correlation", name).iloc[:, -1]])
+        for name in PAPER_NETWORKS
+    }
+    rows = []
+    for place, seed in enumerate(sorted(table.seed.unique())):
+        for name, values in draws.items():
+            measured, (low, high) = compute_correlation(curves, name)[place], np.quantile(values[place], [0.025, 0.975])
+            numbers = f"{measured:.2f}", f"{np.median(values[place]):.2f}", f"{low:.2f} to {high:.2f}"
+            share = (values[place] >= LEAST_CORRELATION).mean()
+            rows.append([str(seed), f"`{name}`", *numbers, f"{share:.1%}"])
+        # All networks of a data set have the same splits.
+        common = np.all([values[place] >= LEAST_CORRELATION for values in draws.values()], axis=0).mean()
+        rows.append([str(seed), "all four at once", "", "", "", f"{common:.1%}"])
+    return format_markdown_table(header, rows)
 
 
 def format_bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -361,9 +432,9 @@ def format_bound_table(table: pd.DataFrame) -> str:
     return format_markdown_table(header, [[f"`{row[0]}`", *row[1:]] for row in rows])
 
 
-FIGURES: dict[str, Callable[[pd.DataFrame, Path], Path]] = {
-    "generalization-losses.png": draw_losses,
-    "generalization-bound.png": draw_bounds,
-    "generalization-terms.png": draw_terms,
-    "generalization-correlation.png": draw_correlation,
+PANELS: dict[str, Callable[[pd.DataFrame], list[CurvePanel]]] = {
+    "generalization-losses.png": build_loss_panels,
+    "generalization-bound.png": build_bound_panels,
+    "generalization-terms.png": build_term_panels,
+    "generalization-correlation.png": build_correlation_panels,
 }

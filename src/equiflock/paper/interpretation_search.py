@@ -37,7 +37,7 @@ from equiflock.paper.interpretation import (
     format_value,
     list_values,
 )
-from equiflock.paper.ledger import Statement, read_ledger
+from equiflock.paper.ledger import NOISE_MARK, Statement, read_ledger
 from equiflock.paper.profile import Profile
 from equiflock.paper.reproduction import (
     EXPERIMENTS,
@@ -196,7 +196,7 @@ class Search:
         for interpretation, profile in profiles.items():
             self._run(stage, [job for name in FLIGHT_EXPERIMENTS for job in build_jobs(name, profile, self.folder)])
             tables = {name: read_experiment_table(name, profile, self.folder) for name in FLIGHT_EXPERIMENTS}
-            statements = judge_statements(profile, self.folder, tables)
+            statements = judge_statements(profile, self.folder, tables, resamples=0)
             self.flight_results[interpretation] = JudgedInterpretation(interpretation, tuple(statements))
             self.on_stage(stage, 0)
 
@@ -213,7 +213,7 @@ class Search:
         for each, profile in profiles.items():
             self._run("cloning", build_jobs(CLONING_EXPERIMENT, profile, self.folder))
             table = read_experiment_table(CLONING_EXPERIMENT, profile, self.folder)
-            statements = STATEMENT_BUILDERS[CLONING_EXPERIMENT](table)
+            statements = STATEMENT_BUILDERS[CLONING_EXPERIMENT](table, 0)
             self.cloning_results[each] = JudgedInterpretation(each, tuple(statements))
             self.on_stage("cloning", 0)
         for home in data:
@@ -268,10 +268,12 @@ def format_ledger_comparison(
 ) -> str:
     """Return a Markdown table of the verdicts under the default and under another interpretation, with totals."""
     others = {statement.id: statement for statement in other_statements}
-    body = [
-        [statement.id, statement.text, _format_verdict(statement), _format_verdict(others.get(statement.id))]
-        for statement in default_statements
-    ]
+    body = []
+    for statement in default_statements:
+        compared = statement, others.get(statement.id)
+        # Marked if both could be.
+        marks = all(each is not None and each.has_intervals for each in compared)
+        body.append([statement.id, statement.text, *(_format_verdict(each, marks) for each in compared)])
     totals = [
         f"{sum(s.verdict == 'holds' for s in ledger)} of {len(ledger)}"
         for ledger in (default_statements, other_statements)
@@ -280,13 +282,14 @@ def format_ledger_comparison(
     return format_markdown_table(["", "the paper's statement", "usual", f"`{interpretation}`"], body, align_left=True)
 
 
-def _format_verdict(statement: Statement | None) -> str:
+def _format_verdict(statement: Statement | None, marks_noise: bool) -> str:
     """Return the verdict, with the number of checks that hold unless the statement holds; empty for None."""
     if statement is None:
         return ""
+    mark = NOISE_MARK if marks_noise and statement.is_within_noise else ""
     if statement.verdict == "holds":
-        return "**holds**"
-    return f"{statement.verdict}, {statement.held_count} of {len(statement.checks)}"
+        return f"**holds**{mark}"
+    return f"{statement.verdict}, {statement.held_count} of {len(statement.checks)}{mark}"
 
 
 def format_single_choice_tables(table: pd.DataFrame) -> str:

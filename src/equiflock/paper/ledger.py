@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
 from equiflock._runtime.files import atomic_write
 from equiflock.plotting.html_report import format_markdown_table
+from equiflock.statistics import Estimate, summarize_resamples
 
 Verdict = Literal["holds", "partly", "does not"]
+Values: TypeAlias = Float64[np.ndarray, "..."]
+"""One number per training seed, (S,), or with resamples, (R, S)."""
+Interval: TypeAlias = tuple[float, float]
+NOISE_MARK = ", within noise"
+"""End of a verdict that other flocks could change, as far as the 95% intervals tell."""
 FEW_HUNDREDTHS = 0.05
 """Upper limit of "a few hundredths", and of the difference of norms that are "approximately the same"."""
 MORE_THAN_HALF = float(np.nextafter(0.5, 1.0))
@@ -25,7 +32,11 @@ MORE_THAN_HALF = float(np.nextafter(0.5, 1.0))
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison of a statement, judged by the medians over training seeds."""
+    """One comparison of a statement, judged by the medians over training seeds.
+
+    Values that are checked have the shape (S,), one number per seed, if they are exact, such as counts of weights. What
+    is measured on flocks has the shape (R, S): the first row is as measured and decides, the others are resampled.
+    """
 
     description: str
     measured: str
@@ -33,45 +44,147 @@ class Check:
     holds: bool
     seeds: tuple[bool, ...]
     """Whether the check holds for each individual seed."""
+    estimate: Estimate | None = None
+    """The number that decides, with its 95% interval over flocks; None if it is exact, or was not resampled."""
+    limits: tuple[float, float] = (-math.inf, math.inf)
+    """Smallest and largest number for which the check holds."""
+    excludes_upper_limit: bool = False
+    """Whether the check does not hold for the upper limit itself."""
+    is_exact: bool = False
+    """Whether no flocks were sampled, so that there is no interval."""
 
     @classmethod
     def less(
         cls,
         description: str,
-        smaller: Float64[np.ndarray, " S"],
-        larger: Float64[np.ndarray, " S"],
+        smaller: Values,
+        larger: Values,
         factor: float = 1.0,
+        *,
+        flocks: int = 0,
     ) -> Check:
-        """Check that median(`smaller`) < `factor` x median(`larger`), over seeds; both have one value per seed."""
-        seeds: Bool[np.ndarray, " S"] = smaller < factor * larger
-        holds = bool(np.median(smaller) < factor * np.median(larger))
-        measured = f"{_format_spread(smaller)} against {_format_spread(larger)}"
-        return cls(description, measured, holds, tuple(seeds.tolist()))
+        """Check that median(`smaller`) < `factor` x median(`larger`), over seeds, by the difference of both."""
+        one, other = np.atleast_2d(smaller), factor * np.atleast_2d(larger)
+        one, other = np.broadcast_arrays(one, other)
+        medians = np.median(one, axis=1), np.median(other, axis=1)
+        # Two infinite values do not differ.
+        difference = np.subtract(*medians, out=np.zeros(len(one)), where=medians[0] != medians[1])
+        return cls(
+            description,
+            f"{_format_spread(one[0])} against {_format_spread(np.atleast_2d(larger)[0])}",
+            bool(medians[0][0] < medians[1][0]),
+            tuple((one[0] < other[0]).tolist()),
+            _summarize(difference, flocks),
+            (-math.inf, 0.0),
+            excludes_upper_limit=True,
+            is_exact=np.ndim(smaller) == 1,
+        )
 
     @classmethod
-    def within(cls, description: str, values: Float64[np.ndarray, " S"], low: float, high: float) -> Check:
-        """Check that `low` <= median over seeds <= `high`; `values` has one value per seed."""
-        seeds: Bool[np.ndarray, " S"] = (values >= low) & (values <= high)
-        return cls(description, _format_spread(values), bool(low <= np.median(values) <= high), tuple(seeds.tolist()))
+    def below(
+        cls, description: str, values: Values, limit: float, *, flocks: int = 0, least: Interval | None = None
+    ) -> Check:
+        """Check that median(`values`) < `limit`, over seeds; `least` as for `summarize_resamples`."""
+        return cls._judge(description, values, -math.inf, limit, flocks, least, excludes_upper_limit=True)
+
+    @classmethod
+    def within(
+        cls,
+        description: str,
+        values: Values,
+        low: float,
+        high: float,
+        *,
+        flocks: int = 0,
+        least: Interval | None = None,
+    ) -> Check:
+        """Check that `low` <= median over seeds <= `high`; `least` as for `summarize_resamples`."""
+        return cls._judge(description, values, low, high, flocks, least)
 
     @classmethod
     def equal_to(cls, description: str, values: Float64[np.ndarray, " S"], expected: int) -> Check:
         """Check that every value, one per seed, equals the expected number; here all seeds decide, not their median."""
         seeds = tuple((values == expected).tolist())
-        return cls(description, ", ".join(f"{count:,.0f}" for count in np.unique(values)), all(seeds), seeds)
+        measured = ", ".join(f"{count:,.0f}" for count in np.unique(values))
+        return cls(description, measured, all(seeds), seeds, None, (expected, expected), is_exact=True)
 
     @classmethod
     def close_pairs(
-        cls, template: str, values: Mapping[str, Float64[np.ndarray, " S"]], tolerance: float
+        cls, template: str, values: Mapping[str, Values], tolerance: float, *, flocks: int = 0
     ) -> tuple[Check, ...]:
         """Check for each pair of controllers that their values differ by at most `tolerance`.
 
         `template` is the description with two placeholders, such as "last variance: {} - {}".
         """
         return tuple(
-            cls.within(template.format(a, b), values[a] - values[b], -tolerance, tolerance)
+            cls.within(template.format(a, b), values[a] - values[b], -tolerance, tolerance, flocks=flocks)
             for a, b in combinations(values, 2)
         )
+
+    @classmethod
+    def _judge(
+        cls,
+        description: str,
+        values: Values,
+        low: float,
+        high: float,
+        flocks: int,
+        least: Interval | None,
+        excludes_upper_limit: bool = False,
+    ) -> Check:
+        """Check the median over seeds by two limits."""
+        rows = np.atleast_2d(values)
+        medians = np.median(rows, axis=1)
+
+        def is_inside(numbers: Values) -> Bool[np.ndarray, " R"]:
+            return (low <= numbers) & ((numbers < high) if excludes_upper_limit else (numbers <= high))
+
+        return cls(
+            description,
+            _format_spread(rows[0]),
+            bool(is_inside(medians)[0]),
+            tuple(is_inside(rows[0]).tolist()),
+            _summarize(medians, flocks, least),
+            (low, high),
+            excludes_upper_limit,
+            is_exact=np.ndim(values) == 1,
+        )
+
+    def __str__(self) -> str:
+        """Return what was measured, the number that decides with its interval, and whether that is within noise."""
+        decides = "" if self.is_exact or not self.estimate else f"; {self.interval}, must be {self.condition}"
+        exact = " (exact)" if self.is_exact else ""
+        return f"{self.description}: {self.measured}{exact}{decides}{NOISE_MARK if self.is_within_noise else ''}"
+
+    @property
+    def is_within_noise(self) -> bool:
+        """Whether the interval has numbers with the other verdict."""
+        if self.estimate is None:
+            return False
+        (low, high), (least, most) = self.estimate[1:3], self.limits
+        is_below_top = high < most if self.excludes_upper_limit else high <= most
+        is_above_top = low >= most if self.excludes_upper_limit else low > most
+        return not (least <= low and is_below_top) and not (high < least or is_above_top)
+
+    @property
+    def verdict(self) -> str:
+        """Whether it holds, and whether that is within noise."""
+        return f"{'holds' if self.holds else 'does not hold'}{NOISE_MARK if self.is_within_noise else ''}"
+
+    @property
+    def interval(self) -> str:
+        """The number that decides and its interval as text."""
+        return "exact" if self.is_exact else "not resampled" if self.estimate is None else str(self.estimate)
+
+    @property
+    def condition(self) -> str:
+        """For which numbers the check holds, as text."""
+        low, high = (f"{limit:,.6g}" for limit in self.limits)
+        if low == high:
+            return low
+        if math.isinf(self.limits[0]):
+            return f"{'below' if self.excludes_upper_limit else 'at most'} {high}"
+        return f"at least {low}" if math.isinf(self.limits[1]) else f"{low} to {high}"
 
 
 @dataclass(frozen=True)
@@ -84,6 +197,8 @@ class Statement:
     checks: tuple[Check, ...]
     remark: str = ""
     """Why the statement does not hold in full; empty if it does."""
+    further_checks: tuple[Check, ...] = ()
+    """Checks that are reported beside the others and do not decide the verdict."""
 
     def __post_init__(self) -> None:
         if not self.checks:
@@ -92,7 +207,24 @@ class Statement:
     @property
     def verdict(self) -> Verdict:
         """Whether all checks hold, some, or none."""
-        return "holds" if self.held_count == len(self.checks) else "partly" if self.held_count else "does not"
+        return _judge_count(self.held_count, len(self.checks))
+
+    @property
+    def is_within_noise(self) -> bool:
+        """Whether the verdict would be another if some of the checks that are within noise came out otherwise."""
+        held = [check.holds for check in self.checks if check.is_within_noise]
+        fewest, most = self.held_count - sum(held), self.held_count + len(held) - sum(held)
+        return {_judge_count(count, len(self.checks)) for count in (fewest, most)} != {self.verdict}
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether every check is exact or has an interval, unlike those of older ledgers."""
+        return all(check.is_exact or check.estimate is not None for check in self.checks)
+
+    @property
+    def marked_verdict(self) -> str:
+        """The verdict, and whether it is within noise."""
+        return f"{self.verdict}{NOISE_MARK if self.is_within_noise else ''}"
 
     @property
     def held_count(self) -> int:
@@ -103,7 +235,29 @@ class Statement:
     def summary(self) -> str:
         """Numbers of checks that hold, and of seeds for which all checks hold, as text."""
         seeds = np.all([check.seeds for check in self.checks], axis=0)
-        return f"{self.held_count} of {len(self.checks)} checks; all of them in {seeds.sum()} of {len(seeds)} seeds"
+        noise = sum(check.is_within_noise for check in self.checks)
+        return (
+            f"{self.held_count} of {len(self.checks)} checks{f', {noise} within noise' if noise else ''}; "
+            f"all of them in {seeds.sum()} of {len(seeds)} seeds"
+        )
+
+    @property
+    def details(self) -> str:
+        """Summary, further checks and remark as sentences."""
+        further = [f"{each.description}: {each.interval}, {each.verdict}" for each in self.further_checks]
+        noise = "; other flocks could change the verdict" if self.is_within_noise else ""
+        noise = noise if self.has_intervals else "; not resampled"
+        return ". ".join(filter(None, (self.summary + noise, *further, self.remark)))
+
+
+def _judge_count(held: int, total: int) -> Verdict:
+    """Return the verdict on a statement of which so many checks hold."""
+    return "holds" if held == total else "partly" if held else "does not"
+
+
+def _summarize(values: Float64[np.ndarray, " R"], flocks: int, least: Interval | None = None) -> Estimate | None:
+    """Return the estimate of a number and its resamples; None if there are no resamples."""
+    return summarize_resamples(values, flocks, least) if len(values) > 1 else None
 
 
 def _format_spread(values: Float64[np.ndarray, " S"]) -> str:
@@ -113,29 +267,98 @@ def _format_spread(values: Float64[np.ndarray, " S"]) -> str:
 
 def write_ledger(statements: Sequence[Statement], path: str | os.PathLike[str]) -> Path:
     """Write the ledger atomically as JSON: every statement with its rule, checks and verdict. Return the path."""
-    content = [{**asdict(each), "verdict": each.verdict, "summary": each.summary} for each in statements]
+    content = [
+        {
+            **asdict(each),
+            "checks": [_describe_check(check) for check in each.checks],
+            "further_checks": [_describe_check(check) for check in each.further_checks],
+            "verdict": each.verdict,
+            "is_within_noise": each.is_within_noise,
+            "summary": each.summary,
+        }
+        for each in statements
+    ]
     with atomic_write(path) as scratch:
         scratch.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return Path(path)
 
 
+def _describe_check(check: Check) -> dict[str, Any]:
+    """Return the fields of a check for JSON, which has no infinite numbers: they are texts, "inf" and "-inf"."""
+
+    def as_json(number: float) -> float | str:
+        return number if math.isfinite(number) else str(number)
+
+    found = check.estimate
+    estimate = {name: as_json(number) for name, number in found._asdict().items()} if found else None
+    limits = [as_json(limit) for limit in check.limits]
+    return {**asdict(check), "estimate": estimate, "limits": limits, "is_within_noise": check.is_within_noise}
+
+
 def read_ledger(path: str | os.PathLike[str]) -> list[Statement]:
-    """Read a ledger that `write_ledger` wrote; verdicts are recomputed."""
+    """Read a ledger that `write_ledger` wrote; verdicts are recomputed. Ledgers of 0.2 have no intervals."""
     statements = []
     for entry in json.loads(Path(path).read_text(encoding="utf-8")):
-        checks = tuple(Check(**{**check, "seeds": tuple(check["seeds"])}) for check in entry["checks"])
-        statements.append(Statement(entry["id"], entry["text"], entry["rule"], checks, entry["remark"]))
+        checks, further = (tuple(map(_read_check, entry.get(name, ()))) for name in ("checks", "further_checks"))
+        statements.append(Statement(entry["id"], entry["text"], entry["rule"], checks, entry["remark"], further))
     return statements
+
+
+def _read_check(entry: Mapping[str, Any]) -> Check:
+    """Return the check that `_describe_check` described."""
+    fields = {name: value for name, value in entry.items() if name != "is_within_noise"} | {
+        "seeds": tuple(entry["seeds"])
+    }
+    if "limits" in entry:
+        found = entry["estimate"]
+        fields["limits"] = tuple(map(float, entry["limits"]))
+        if found:
+            value, low, high = (float(found[name]) for name in ("value", "low", "high"))
+            fields["estimate"] = Estimate(value, low, high, found["n"])
+    return Check(**fields)
 
 
 def format_ledger_table(statements: Sequence[Statement]) -> str:
     """Return the paper's statements with rules, verdicts and numbers of checks that hold, as a Markdown table."""
     header = ["", "the paper's statement", "our rule", "verdict", "checks that hold"]
     rows = []
-    for statement in statements:
-        checks = f"{statement.summary}. {statement.remark}" if statement.remark else statement.summary
-        rows.append([statement.id, statement.text, statement.rule, f"**{statement.verdict}**", checks])
+    for each in statements:
+        verdict = f"**{each.verdict}**{NOISE_MARK if each.is_within_noise else ''}"
+        rows.append([each.id, each.text, each.rule, verdict, each.details])
     return format_markdown_table(header, rows, align_left=True)
+
+
+CHECK_COLUMNS = ("", "check", "measured", "decides: value (95% interval)", "holds if", "verdict", "seeds that pass")
+"""Columns of `list_checks`."""
+
+
+def list_checks(statements: Sequence[Statement]) -> list[list[str]]:
+    """Return a row of CHECK_COLUMNS for every check."""
+    return [
+        [
+            each.id,
+            check.description,
+            check.measured,
+            check.interval,
+            check.condition,
+            check.verdict,
+            str(sum(check.seeds)),
+        ]
+        for each in statements
+        for check in (*each.checks, *each.further_checks)
+    ]
+
+
+def write_checks(statements: Sequence[Statement], path: Path) -> Path:
+    """Write `format_checks_table` as a Markdown file, replacing an existing one. Return its path."""
+    with atomic_write(path) as scratch:
+        scratch.write_text(f"# All checks\n\n{format_checks_table(statements)}\n", encoding="utf-8")
+    return path
+
+
+def format_checks_table(statements: Sequence[Statement]) -> str:
+    """Return all checks with their intervals as a Markdown table."""
+    return format_markdown_table(CHECK_COLUMNS, list_checks(statements), align_left=True)
 
 
 REMARKS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,10 @@ from equiflock.outcomes import Outcome
 from equiflock.paper.ledger import Check, Statement
 from equiflock.paper.policies import PolicyFlightJob
 from equiflock.paper.profile import Profile
-from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.figures import CurvePanel
 from equiflock.scenarios import ObstacleCourse, Scenario
 from equiflock.simulation.flight_jobs import build_outcome_table
+from equiflock.statistics import RESAMPLES, limit_share, limit_share_difference, resample_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,31 +55,72 @@ def build_obstacle_jobs(profile: Profile, folder: Path) -> list[ObstacleJob]:
     ]
 
 
+class Share(NamedTuple):
+    """A share of flights, or a difference of shares."""
+
+    values: Float64[np.ndarray, "R S"]
+    """One number per training seed in ascending order: first as measured, then of each resample of the flocks."""
+    least: tuple[float, float]
+    """Interval that the interval of the resamples should include."""
+
+
 class OutcomeTable:
-    """Fractions of flights by outcome, from the table of the experiment."""
+    """Fractions of flights by outcome, from the table of the experiment, with `resamples` of the flocks."""
 
-    def __init__(self, table: pd.DataFrame) -> None:
-        self.table = table.assign(
-            failed=~table.outcome.isin([outcome.name for outcome in ObstacleCourse.success_outcomes])
-        )
+    def __init__(self, table: pd.DataFrame, resamples: int = 0) -> None:
+        successes = [outcome.name for outcome in ObstacleCourse.success_outcomes]
+        self.table = table.assign(failed=~table.outcome.isin(successes))
         self.sides = sorted(int(s) for s in table.sides.unique())
+        self.flocks = int(table.flock.nunique())
+        self.resamples = resamples
 
-    def compute_failure_rates(self, controller: str, sides: int, uses_orbit: bool) -> Float64[np.ndarray, " S"]:
-        """Return the fraction of flights that failed, per seed in ascending order."""
-        rows = self.select_rows([controller], sides, uses_orbit)
-        return np.asarray(rows.groupby("seed").failed.mean().sort_index())
+    def compute_failure_rate(self, controller: str, sides: int, uses_orbit: bool) -> Share:
+        """Return the fraction of flights that failed."""
+        failed = self._read_flocks([controller], sides, uses_orbit)
+        rate = resample_share(failed, resamples=self.resamples)
+        return Share(rate, limit_share(failed, share=float(np.median(rate[0]))))
 
-    def compute_outcome_shares(
-        self, outcomes: Iterable[Outcome], names: Iterable[str], sides: int, uses_orbit: bool
-    ) -> Any:
-        """Return, of the failures of these controllers together, the share with one of these outcomes, per seed.
+    def compute_rate_difference(self, first: tuple[str, bool], second: tuple[str, bool], sides: int) -> Share:
+        """Return the difference of two failure rates on the same flocks, each of a controller with or without orbit."""
+        one, other = (self._read_flocks([name], sides, uses_orbit) for name, uses_orbit in (first, second))
+        rates = (resample_share(failed, resamples=self.resamples) for failed in (one, other))
+        return Share(np.subtract(*rates), limit_share_difference(one, other))
 
-        The outcomes must be failures; without failures the share is NaN.
+    def compute_outcome_share(
+        self,
+        outcomes: Iterable[Outcome],
+        names: Iterable[str],
+        sides: int,
+        uses_orbit: bool,
+        is_pooled: bool = False,
+    ) -> Share:
+        """Return, of the failures of these controllers, the share with one of these outcomes, per seed.
+
+        The outcomes must be failures; without failures the share is NaN. `is_pooled` counts all seeds as one.
         """
+        selected = self._read_flocks(names, sides, uses_orbit, outcomes)
+        failed = self._read_flocks(names, sides, uses_orbit)
+        if is_pooled:
+            selected, failed = (table.sum(axis=0, keepdims=True) for table in (selected, failed))
+        share = resample_share(selected, failed, resamples=self.resamples)
+        return Share(share, limit_share(selected, failed))
+
+    def count_outcome(self, outcome: Outcome, names: Iterable[str], sides: int) -> Share:
+        """Return the number of flights with the orbit technique and this outcome, of all controllers and seeds."""
+        selected = self._read_flocks(names, sides, True, [outcome])
+        low, high = limit_share(selected)
+        counts = resample_share(selected, resamples=self.resamples).sum(axis=1, keepdims=True) * selected.shape[1]
+        return Share(np.rint(counts), (low * selected.size, high * selected.size))
+
+    def _read_flocks(
+        self, names: Iterable[str], sides: int, uses_orbit: bool, outcomes: Iterable[Outcome] | None = None
+    ) -> Float64[np.ndarray, "S B"]:
+        """Return 1 for flights that failed, or had one of the outcomes, else 0: a row per controller and seed."""
         rows = self.select_rows(names, sides, uses_orbit)
-        selected = rows.outcome.isin([outcome.name for outcome in outcomes])
-        counts = rows.assign(selected=selected).groupby("seed")[["selected", "failed"]].sum().sort_index()
-        return (counts.selected / counts.failed).to_numpy(float)
+        if outcomes is not None:
+            rows = rows.assign(failed=rows.outcome.isin([outcome.name for outcome in outcomes]))
+        wide = rows.pivot(index=["controller", "seed"], columns="flock", values="failed")
+        return np.asarray(wide.sort_index(), np.float64)
 
     def select_rows(self, names: Iterable[str], sides: int, uses_orbit: bool) -> pd.DataFrame:
         """Return the flights of these controllers past one obstacle, with or without the orbit technique."""
@@ -86,9 +128,9 @@ class OutcomeTable:
         return table[table.controller.isin(list(names)) & (table.sides == sides) & (table.uses_orbit == uses_orbit)]
 
 
-def build_obstacle_statements(table: pd.DataFrame) -> list[Statement]:
+def build_obstacle_statements(table: pd.DataFrame, resamples: int = RESAMPLES) -> list[Statement]:
     """Return O1 to O5, without those about obstacles that are not in the table."""
-    outcomes = OutcomeTable(table)
+    outcomes = OutcomeTable(table, resamples)
     statements = [_judge_failures_without_orbit(outcomes), _judge_gain_of_orbit(outcomes)]
     if min(outcomes.sides) <= 6:
         statements.append(_judge_failures_at_small_obstacles(outcomes))
@@ -101,11 +143,15 @@ def _judge_failures_without_orbit(outcomes: OutcomeTable) -> Statement:
     """Judge statement O1."""
     checks = []
     for s, name in product(outcomes.sides, PAPER_NETWORKS):
-        failed = outcomes.compute_failure_rates(name, s, False)
-        checks.append(Check.within(f"s = {s}, {name}: failed", failed, 0.95, 1.0))
-        # Without failures the share of disconnections is undefined, and the statement does not hold.
-        share = np.nan_to_num(outcomes.compute_outcome_shares([Outcome.DISCONNECTED], [name], s, False))
-        checks.append(Check.within(f"s = {s}, {name}: disconnected among failures", share, 0.95, 1.0))
+        shares = {
+            "failed": outcomes.compute_failure_rate(name, s, False),
+            "disconnected among failures": outcomes.compute_outcome_share([Outcome.DISCONNECTED], [name], s, False),
+        }
+        for title, share in shares.items():
+            # Without failures the share of disconnections is undefined, and the statement does not hold.
+            values = np.nan_to_num(share.values)
+            description = f"s = {s}, {name}: {title}"
+            checks.append(Check.within(description, values, 0.95, 1.0, flocks=outcomes.flocks, least=share.least))
     return Statement(
         "O1",
         "Without the orbit technique the failure rate is near 100%, over 95% of it by disconnection.",
@@ -118,20 +164,17 @@ def _judge_failures_without_orbit(outcomes: OutcomeTable) -> Statement:
 def _judge_gain_of_orbit(outcomes: OutcomeTable) -> Statement:
     """Judge statement O2."""
     # The paper's margins by perimeter, less 1e-9 for the rounding of differences of fractions.
-    least = {s: 0.8 if s <= 24 else 0.55 if s <= 48 else 0.1 for s in outcomes.sides}
+    margins = {s: 0.8 if s <= 24 else 0.55 if s <= 48 else 0.1 for s in outcomes.sides}
+    checks = []
+    for s, name in product(outcomes.sides, PAPER_NETWORKS):
+        fall, least = outcomes.compute_rate_difference((name, False), (name, True), s)
+        description = f"s = {s}, {name}: fall of the failed fraction"
+        checks.append(Check.within(description, fall, margins[s] - 1e-9, 1.0, flocks=outcomes.flocks, least=least))
     return Statement(
         "O2",
         "With it, the failure fraction falls by at least 80 points up to 24 sides, 55 at 48, 10 at 96.",
         "By at least that margin, for every controller and obstacle.",
-        tuple(
-            Check.within(
-                f"s = {s}, {name}: fall of the failed fraction",
-                outcomes.compute_failure_rates(name, s, False) - outcomes.compute_failure_rates(name, s, True),
-                least[s] - 1e-9,
-                1.0,
-            )
-            for s, name in product(outcomes.sides, PAPER_NETWORKS)
-        ),
+        tuple(checks),
     )
 
 
@@ -139,8 +182,9 @@ def _judge_failures_at_small_obstacles(outcomes: OutcomeTable) -> Statement:
     """Judge statement O3."""
     checks = []
     for s, name in product([s for s in outcomes.sides if s <= 6], PAPER_NETWORKS):
-        failed = outcomes.compute_failure_rates(name, s, True)
-        checks.append(Check.less(f"s = {s}, {name}: failed, below 0.1", failed, np.full(len(failed), 0.1)))
+        failed, least = outcomes.compute_failure_rate(name, s, True)
+        description = f"s = {s}, {name}: failed, below 0.1"
+        checks.append(Check.below(description, failed, 0.1, flocks=outcomes.flocks, least=least))
     return Statement(
         "O3",
         "Up to 6 sides all controllers fail in less than 10% of flights.",
@@ -156,13 +200,13 @@ def _judge_failures_at_large_obstacles(outcomes: OutcomeTable) -> Statement:
     for s, margin in ((48, 0.1), (96, 0.2)):
         if s not in outcomes.sides:
             continue
-        failed = {name: outcomes.compute_failure_rates(name, s, True) for name in PAPER_NETWORKS}
-        for name in others:
-            ahead = failed[name] - failed["etdagnn"]
-            checks.append(Check.within(f"s = {s}: {name} - etdagnn, failed", ahead, margin - 1e-9, 1.0))
-        checks += Check.close_pairs(
-            f"s = {s}: {{}} - {{}}, failed", {name: failed[name] for name in others}, 0.1 + 1e-9
-        )
+        pairs = [(name, "etdagnn", margin - 1e-9, 1.0) for name in others]
+        pairs += [(a, b, -0.1 - 1e-9, 0.1 + 1e-9) for a, b in combinations(others, 2)]
+        for a, b, low, high in pairs:
+            # Flock by flock, as both pass the same obstacles.
+            ahead, least = outcomes.compute_rate_difference((a, True), (b, True), s)
+            description = f"s = {s}: {a} - {b}, failed"
+            checks.append(Check.within(description, ahead, low, high, flocks=outcomes.flocks, least=least))
     return Statement(
         "O4",
         "ETDAGNN fails at least 10 points less than the others at 48 sides and 20 at 96; the others are within 10 "
@@ -175,23 +219,23 @@ def _judge_failures_at_large_obstacles(outcomes: OutcomeTable) -> Statement:
 def _judge_collisions(outcomes: OutcomeTable) -> Statement:
     """Judge statement O5."""
     # Collisions with the obstacle are rare, so they are counted over all seeds: one number, repeated for each seed.
-    seeds = outcomes.table.seed.nunique()
-
-    def count_hits(names: Iterable[str], s: int) -> int:
-        """Return the number of flights with the orbit technique, over all seeds, that ended by hitting the obstacle."""
-        return int((outcomes.select_rows(names, s, True).outcome == Outcome.HIT_OBSTACLE.name).sum())
-
+    seeds, hit = outcomes.table.seed.nunique(), Outcome.HIT_OBSTACLE
     checks = []
     for s, name in product(outcomes.sides, PAPER_NETWORKS):
-        share = np.full(seeds, count_hits([name], s) / max(outcomes.select_rows([name], s, True).failed.sum(), 1))
+        share = outcomes.compute_outcome_share([hit], [name], s, True, is_pooled=True)
+        # Without failures there is no collision.
+        values = np.repeat(np.nan_to_num(share.values), seeds, axis=1)
         description = f"s = {s}, {name}: collisions with the obstacle among failures of all seeds"
         if s == 24:
-            checks.append(Check.less(f"{description}, below 0.05", share, np.full(seeds, 0.05)))
+            description += ", below 0.05"
+            checks.append(Check.below(description, values, 0.05, flocks=outcomes.flocks, least=share.least))
         else:
-            checks.append(Check.within(description, share, 0.0, 0.0))
+            checks.append(Check.within(description, values, 0.0, 0.0, flocks=outcomes.flocks, least=share.least))
     if 24 in outcomes.sides:
+        count, least = outcomes.count_outcome(hit, PAPER_NETWORKS, 24)
         description = "s = 24: number of collisions with the obstacle, all controllers and seeds"
-        checks.append(Check.within(description, np.full(seeds, float(count_hits(PAPER_NETWORKS, 24))), 1.0, np.inf))
+        counts = np.repeat(count, seeds, axis=1)
+        checks.append(Check.within(description, counts, 1.0, np.inf, flocks=outcomes.flocks, least=least))
     return Statement(
         "O5",
         "Collisions with the obstacle are under 5% of failures, and occur at 24 sides only.",
@@ -201,31 +245,33 @@ def _judge_collisions(outcomes: OutcomeTable) -> Statement:
     )
 
 
-def draw_obstacles(table: pd.DataFrame, path: Path) -> Path:
-    """Draw the share of flights with the orbit technique that failed by the obstacle's number of sides, and the causes.
+def build_obstacle_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of the share of flights that failed by the obstacle's number of sides, and of the causes.
 
-    The range is over training seeds. A cause of all failures, or of none, has no panel.
+    These flights use the orbit technique. The range is over training seeds. A cause of all failures, or of none, has no
+    panel.
     """
     outcomes = OutcomeTable(table)
     collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
-    quantities: dict[str, Callable[[str, int], Any]] = {
-        "flights that fail": lambda name, s: outcomes.compute_failure_rates(name, s, True),
-        "disconnected, of failures": lambda name, s: outcomes.compute_outcome_shares(
+    quantities: dict[str, Callable[[str, int], Share]] = {
+        "flights that fail": lambda name, s: outcomes.compute_failure_rate(name, s, True),
+        "disconnected, of failures": lambda name, s: outcomes.compute_outcome_share(
             [Outcome.DISCONNECTED], [name], s, True
         ),
-        "collided, of failures": lambda name, s: outcomes.compute_outcome_shares(collisions, [name], s, True),
+        "collided, of failures": lambda name, s: outcomes.compute_outcome_share(collisions, [name], s, True),
     }
     panels: list[CurvePanel] = []
     for title, compute in quantities.items():
         lines = {
-            name: np.transpose([_compute_range(compute(name, s)) for s in outcomes.sides]) for name in PAPER_NETWORKS
+            name: np.transpose([_compute_range(compute(name, s).values[0]) for s in outcomes.sides])
+            for name in PAPER_NETWORKS
         }
         shares = np.concatenate([np.ravel(line) for line in lines.values()])
         if panels and len(np.unique(shares[~np.isnan(shares)])) < 2:
             continue
         x, x_label, ticks = np.array(outcomes.sides), "perimeter / $R_{min}$", tuple(outcomes.sides)
         panels.append(CurvePanel(x, x_label, "share", lines, "linear", (-0.03, 1.03), ticks, title))
-    return draw_panels(panels, path)
+    return panels
 
 
 def format_failures_without_orbit(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -236,7 +282,7 @@ def format_failures_without_orbit(table: pd.DataFrame) -> tuple[list[str], list[
     outcomes = OutcomeTable(table)
     rows = []
     for name in PAPER_NETWORKS:
-        rates = [outcomes.compute_failure_rates(name, s, False) for s in outcomes.sides]
+        rates = [outcomes.compute_failure_rate(name, s, False).values[0] for s in outcomes.sides]
         rows.append([name, *(f"{np.median(r):.0%} [{r.min():.0%}, {r.max():.0%}]" for r in rates)])
     return ["failed, by sides", *map(str, outcomes.sides)], rows
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import compute_checksum
-from equiflock._runtime.files import remove_path
 from equiflock._runtime.provenance import read_config
 from equiflock.controllers import load
 from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.evaluation.saved_flights import load_or_fly
 from equiflock.paper.connectivity_experiment import LAW, NETWORK, find_contrasting_flocks
 from equiflock.paper.profile import Profile
 from equiflock.protocols import Controller
@@ -29,8 +28,6 @@ DRAWN_SIDES = (12, 48, 96)
 TIME_STEP = 0.01
 CONNECTIVITY_DURATION = 0.6
 """Duration of the flights of Fig. 1, in seconds."""
-KEY = "report"
-"""Config entry of a saved flight: a checksum of its name and of the config of the run directory."""
 
 
 @dataclass(frozen=True)
@@ -79,26 +76,8 @@ def save_report_flights(
     if films:
         flights |= _build_film_flights(profile, folder)
     for name, make in flights.items():
-        path, key = _get_flight_path(folder, name), compute_checksum(f"{name} {settings}".encode())
-        if not _is_intact(path, key, on_notice):
-            on_flight(name)
-            remove_path(path)
-            run = make()
-            replace(run, config={**run.config, KEY: key}).save(path)
-
-
-def _is_intact(path: Path, key: str, on_notice: Callable[[str], object]) -> bool:
-    """Return whether a flight with this key is saved; a damaged one, or one with another key, gives a notice."""
-    if not path.exists():
-        return False
-    try:
-        if Trajectory.load(path).config.get(KEY) == key:
-            return True
-        reason = f"{path} is another flight, or that of another run"
-    except InputError as error:
-        reason = str(error)
-    on_notice(f"{reason}; it is simulated again")
-    return False
+        key = compute_checksum(f"{name} {settings}".encode())
+        load_or_fly(_get_flight_path(folder, name), key, make, partial(on_flight, name), on_notice)
 
 
 def _get_flight_path(folder: Path, *names: str) -> Path:

@@ -31,6 +31,7 @@ from equiflock.paper.training_experiment import (
     merge_validation_tables,
     read_bundled_tables,
 )
+from equiflock.statistics import RESAMPLES
 
 JOB_BUILDERS: dict[str, Callable[[Profile, Path], Sequence[Job]]] = {
     "training": build_training_jobs,
@@ -41,7 +42,7 @@ JOB_BUILDERS: dict[str, Callable[[Profile, Path], Sequence[Job]]] = {
     "generalization": build_cloning_jobs,
 }
 """Function that builds the jobs of each experiment from the profile and the run directory."""
-STATEMENT_BUILDERS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
+STATEMENT_BUILDERS: dict[str, Callable[[pd.DataFrame, int], list[Statement]]] = {
     "training": build_training_statements,
     "connectivity": build_connectivity_statements,
     "flocking": build_flocking_statements,
@@ -49,7 +50,7 @@ STATEMENT_BUILDERS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
     "obstacles": build_obstacle_statements,
     "generalization": build_generalization_statements,
 }
-"""Function that builds the statements of each experiment from its table."""
+"""Function that builds the statements of each experiment from its table and the number of bootstrap samples."""
 EXPERIMENTS = tuple(JOB_BUILDERS)
 KIND = "reproduction"
 OUTPUT_PATTERNS = (
@@ -82,15 +83,18 @@ def read_experiment_table(experiment: str, profile: Profile, folder: Path) -> pd
     return merge_validation_tables(table) if experiment == "training" else table
 
 
-def judge_statements(profile: Profile, folder: Path, tables: Mapping[str, pd.DataFrame]) -> list[Statement]:
+def judge_statements(
+    profile: Profile, folder: Path, tables: Mapping[str, pd.DataFrame], resamples: int = RESAMPLES
+) -> list[Statement]:
     """Return the ledger: all statements that these tables, by experiment, can judge, sorted in the paper's order.
 
-    Statements on the architecture are included if networks are available, which loads them.
+    Statements on the architecture are included if networks are available, which loads them. `resamples` = 0 leaves out
+    the intervals, and changes no verdict.
     """
     has_networks = profile.has_networks(tables)
     statements = build_architecture_statements(profile.build_policies(folder), profile.seeds) if has_networks else []
     for experiment, table in tables.items():
-        statements += STATEMENT_BUILDERS[experiment](table)
+        statements += STATEMENT_BUILDERS[experiment](table, resamples)
     # Architecture, training, flocking, leaders, obstacles, generalization: the first letters of their statements.
     return sorted(statements, key=lambda s: ("ATFLOG".index(s.id[0]), s.id))
 

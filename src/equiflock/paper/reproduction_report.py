@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,19 +13,20 @@ import pandas as pd
 from equiflock._runtime.files import atomic_write
 from equiflock._runtime.provenance import read_package_versions
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.evaluation.curves import Curves, draw_measure_curves
+from equiflock.evaluation.curves import Curves, build_measure_panels
 from equiflock.paper import generalization_experiment
 from equiflock.paper.connectivity_experiment import LAW, NETWORK
 from equiflock.paper.flocking_experiment import EFFORT, VARIANCE
 from equiflock.paper.leader_experiment import DISTANCE
-from equiflock.paper.ledger import write_ledger
-from equiflock.paper.obstacle_experiment import draw_obstacles, format_failures_without_orbit
+from equiflock.paper.ledger import CHECK_COLUMNS, Verdict, list_checks, write_checks, write_ledger
+from equiflock.paper.obstacle_experiment import build_obstacle_panels, format_failures_without_orbit
 from equiflock.paper.report_flights import DRAWN_SIDES, FILMS, load_report_flight
 from equiflock.paper.reproduction import Reproduction
-from equiflock.paper.training_experiment import draw_training
+from equiflock.paper.training_experiment import build_training_panels
 from equiflock.plotting.figures import CurvePanel, draw_panels
 from equiflock.plotting.film import film
-from equiflock.plotting.html_report import HtmlReport
+from equiflock.plotting.html_report import Chip, HtmlReport, Kind
+from equiflock.plotting.player.embedding import FlightChoice
 from equiflock.plotting.snapshots import draw_snapshots
 from equiflock.simulation.trajectory import Trajectory
 
@@ -60,6 +62,10 @@ CAPTIONS = {
     "courses.png": "Initial conditions: three obstacle courses of 12, 48 and 96 sides.",
 }
 
+PanelBuilder = Callable[[pd.DataFrame], list[CurvePanel]]
+KINDS: Mapping[Verdict, Kind] = {"holds": "holds", "partly": "partly", "does not": "fails"}
+"""Kind of chip of each verdict."""
+
 
 def write_reproduction(
     reproduction: Reproduction,
@@ -78,6 +84,7 @@ def write_reproduction(
         with atomic_write(folder / f"{name}.csv") as scratch:
             table.to_csv(scratch, index=False, float_format="%.6g")
     write_ledger(reproduction.statements, folder / "ledger.json")
+    write_checks(reproduction.statements, folder / "checks.md")
     figures = draw_figures(reproduction.tables, folder, on_file)
     filmed = list(FILMS) if with_films and reproduction.profile.has_networks(reproduction.tables) else []
     for name in filmed:
@@ -96,7 +103,10 @@ def draw_figures(
     """
     drawings: dict[str, Callable[[Path], object]] = {}
     for experiment, table in tables.items():
-        drawings |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
+        if experiment == "connectivity":
+            drawings["connectivity.png"] = _draw_connectivity
+        for name, build in PANELS.get(experiment, {}).items():
+            drawings[name] = partial(_draw_table, build, table)
     drawings |= {"flocks.png": _draw_flocks, "courses.png": _draw_courses}
     for name, draw in drawings.items():
         on_file(name)
@@ -120,17 +130,22 @@ def _load_film_flights(name: str, folder: Path) -> list[Trajectory]:
     return [load_report_flight(folder, name, network) for network in PAPER_NETWORKS]
 
 
-def _draw_flocking(metric: str, table: pd.DataFrame, path: Path) -> Path:
-    """Draw quartiles over flocks of one metric over time, for every controller: a panel for each flock size."""
+def _draw_table(build: PanelBuilder, table: pd.DataFrame, path: Path) -> Path:
+    """Draw the panels that are built from a table."""
+    return draw_panels(build(table), path)
+
+
+def _build_flocking_panels(table: pd.DataFrame, metric: str) -> list[CurvePanel]:
+    """Return a panel for each flock size: quartiles over flocks of one metric over time, for every controller."""
     curves = Curves(table)
     panels = []
     for agents in sorted(int(n) for n in table.agents.unique()):
         lines = {name: curves.quartiles(name, metric=metric, agents=agents) for name in table.controller.unique()}
         panels.append(CurvePanel(curves.x, "time (s)", metric.replace("_", " "), lines, title=f"N = {agents}"))
-    return draw_panels(panels, path)
+    return panels
 
 
-def _draw_connectivity(table: pd.DataFrame, path: Path) -> Path:
+def _draw_connectivity(path: Path) -> Path:
     """Draw the paper's Fig. 1 from saved flights: one flock at three times, under the classical law and the network."""
     runs = {name: load_report_flight(path.parent, "connectivity", name)[0] for name in (LAW, NETWORK)}
     rows = [[(run, name, step * run.time_step) for step in (0, 27, 53)] for name, run in runs.items()]
@@ -149,27 +164,24 @@ def _draw_courses(path: Path) -> Path:
     return draw_snapshots([[(start, f"{sides} sides", 0.0) for sides, start in courses.items()]], path)
 
 
-FIGURES: Mapping[str, Mapping[str, Callable[[pd.DataFrame, Path], object]]] = {
-    "training": {"training.png": draw_training},
-    "connectivity": {"connectivity.png": _draw_connectivity},
+PANELS: Mapping[str, Mapping[str, PanelBuilder]] = {
+    "training": {"training.png": build_training_panels},
     "flocking": {
-        "flocking-variance.png": partial(_draw_flocking, VARIANCE),
-        "flocking-acceleration.png": partial(_draw_flocking, EFFORT),
+        "flocking-variance.png": partial(_build_flocking_panels, metric=VARIANCE),
+        "flocking-acceleration.png": partial(_build_flocking_panels, metric=EFFORT),
     },
-    "leaders": {"leaders.png": partial(draw_measure_curves, measures=(DISTANCE, EFFORT))},
-    "obstacles": {
-        "obstacles.png": draw_obstacles,
-    },
-    "generalization": generalization_experiment.FIGURES,
+    "leaders": {"leaders.png": partial(build_measure_panels, measures=(DISTANCE, EFFORT))},
+    "obstacles": {"obstacles.png": build_obstacle_panels},
+    "generalization": generalization_experiment.PANELS,
 }
-"""Drawing functions of each experiment, by the file name of the figure."""
+"""Functions that build the panels of each experiment from its table, by the file name of the figure."""
 
 
 def _build_report(
     reproduction: Reproduction, folder: Path, figures: list[Path], filmed: list[str], elapsed_seconds: float
 ) -> HtmlReport:
-    """Return the report: ledger, figures, bound, flights that are also filmed, checks and settings."""
-    profile = reproduction.profile
+    """Return the report: flights that are also filmed, verdict, ledger, figures, bound, checks and settings."""
+    profile, statements = reproduction.profile, reproduction.statements
     page = HtmlReport(
         "Reproduction of the paper",
         f"Profile “{profile.name}”: training seeds {', '.join(map(str, profile.seeds))}; {profile.flocks} flocks for "
@@ -177,45 +189,63 @@ def _build_report(
     )
     if profile.name != "paper":
         page.add_text("This profile has fewer seeds, flocks and sizes than the paper's experiments.")
-    page.add_heading("Ledger")
+    page.assign_series(PAPER_NETWORKS)
+    if filmed:
+        page.add_heading("Flights")
+        page.add_flight_menu(
+            [
+                FlightChoice(
+                    FILMS[name].title, _load_film_flights(name, folder), PAPER_NETWORKS, speed=FILMS[name].speed
+                )
+                for name in filmed
+            ],
+            "The same flock under each of the paper's networks (seed 0); also filmed as "
+            f"{', '.join(f'{name}.mp4' for name in filmed)}.",
+            links=True,
+        )
+    page.add_heading("Verdict")
+    counts = Counter(statement.verdict for statement in statements)
+    chips = [Chip(kind, f"{verdict}: {counts[verdict]}") for verdict, kind in KINDS.items() if counts[verdict]]
+    if uncertain := sum(statement.is_within_noise for statement in statements):
+        chips.append(Chip("open", f"of these within noise: {uncertain}"))
+    page.add_verdict(f"{counts['holds']} of {len(statements)} statements of the paper hold.", chips)
     page.add_text(
         "A check compares medians over training seeds by the rule in the third column. A statement holds if all its "
-        "checks hold, and partly holds if some do."
+        "checks hold, and partly holds if some do. A verdict is within noise if the 95% intervals over flocks include "
+        "the other one."
     )
-    rows = [[s.id, s.text, s.rule, s.verdict, f"{s.summary}. {s.remark}"] for s in reproduction.statements]
-    page.add_table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows, align_left=True)
+    page.add_heading("Ledger")
+    rows: list[list[str | Chip]] = [
+        [s.id, s.text, s.rule, Chip(KINDS[s.verdict], s.marked_verdict), s.details] for s in statements
+    ]
+    page.add_table(["id", "the paper's statement", "rule", "verdict", "checks that hold"], rows, align_left=True)
+    panels = {
+        name: build(table)
+        for experiment, table in reproduction.tables.items()
+        for name, build in PANELS.get(experiment, {}).items()
+    }
     for path in figures:
         page.add_heading(HEADINGS[path.name])
-        page.add_media([path], CAPTIONS[path.name])
+        if path.name in panels:
+            page.add_charts(panels[path.name], CAPTIONS[path.name])
+        else:
+            page.add_media([path], CAPTIONS[path.name])
     if "obstacles" in reproduction.tables:
         page.add_heading("Obstacle avoidance without the orbit technique")
         page.add_table(*format_failures_without_orbit(reproduction.tables["obstacles"]))
-        page.add_text("Share of flights that fail by sides of the obstacle: median [range] over training seeds.")
+        page.add_caption("Share of flights that fail by sides of the obstacle: median [range] over training seeds.")
     if "generalization" in reproduction.tables:
         page.add_heading("Generalization: the bound and its terms at the last epoch")
         page.add_table(*generalization_experiment.format_bound_rows(reproduction.tables["generalization"]))
-        page.add_text("Medians over training seeds. The paper prints 3 L + 1 where its proof gives 3 (L + 1).")
-    for name in filmed:
-        page.add_heading(f"Flights: {FILMS[name].title}")
-        page.add_player(
-            _load_film_flights(name, folder),
-            f"The same flock under each of the paper's networks (seed 0); also filmed as {name}.mp4.",
-            titles=PAPER_NETWORKS,
-            speed=FILMS[name].speed,
-            links=True,
-        )
+        page.add_caption("Medians over training seeds. The paper prints 3 L + 1 where its proof gives 3 (L + 1).")
     page.add_heading("Checks")
-    checks = [
-        [each.id, check.description, check.measured, "holds" if check.holds else "does not hold", f"{sum(check.seeds)}"]
-        for each in reproduction.statements
-        for check in each.checks
+    place = CHECK_COLUMNS.index("verdict")
+    all_checks = [check for each in statements for check in (*each.checks, *each.further_checks)]
+    checks: list[list[str | Chip]] = [
+        [*row[:place], Chip("holds" if check.holds else "fails", row[place]), *row[place + 1 :]]
+        for row, check in zip(list_checks(statements), all_checks, strict=True)
     ]
-    page.add_table(
-        ["", "check", "measured: median [range over seeds]", "verdict by medians", "seeds that pass"],
-        checks,
-        align_left=True,
-    )
-    page.add_heading("Settings")
+    page.add_table(["id", *CHECK_COLUMNS[1:]], checks, align_left=True)
     page.add_settings(
         {
             "profile": profile.settings,

@@ -6,7 +6,6 @@ the velocity variance, IMAN that of the mean acceleration norm.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -19,14 +18,16 @@ import pandas as pd
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.files import atomic_write
 from equiflock.controllers.trained import PAPER_NETWORKS, PAPER_SEEDS, bundled_validation_path
-from equiflock.evaluation.curves import QUARTILES, Curves
+from equiflock.evaluation.curves import QUARTILES, Curves, pack_values
 from equiflock.learning.recipe import EXPERT
 from equiflock.learning.run_directory import COLUMNS, VALIDATION
 from equiflock.paper.ledger import FEW_HUNDREDTHS, Check, Statement, format_ledger_table
 from equiflock.paper.policies import TrainedPolicies
 from equiflock.paper.profile import Profile
-from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.paper.resampled_curves import ResampledCurves
+from equiflock.plotting.figures import CurvePanel
 from equiflock.plotting.html_report import format_markdown_table
+from equiflock.statistics import RESAMPLES
 
 SUM, MEAN = ("tdagnn", "tdagnn-tf"), ("tdagnn-tf-mean", "etdagnn")
 """The paper's networks by the aggregation of hop 1."""
@@ -96,10 +97,11 @@ def merge_validation_tables(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def build_validation_curves(table: pd.DataFrame) -> Curves:
-    """Return quartiles over flocks of the validation metrics, "ivv" and "iman", over epochs."""
+    """Return quartiles over flocks of the validation metrics, "ivv" and "iman", over epochs, and all flocks' values."""
     # Reshape to one row per metric, as `Curves` requires.
-    groups = table.groupby(["controller", "epoch", "seed"])[list(METRICS)]
+    groups = table.sort_values("flock", kind="stable").groupby(["controller", "epoch", "seed"])[list(METRICS)]
     columns = {label: groups.quantile(q).stack() for label, q in QUARTILES.items()}
+    columns["flocks"] = groups.agg(pack_values).stack()
     tidy = pd.DataFrame(columns).rename_axis(["controller", "epoch", "seed", "metric"]).reset_index()
     return Curves(tidy, over="epoch")
 
@@ -109,9 +111,9 @@ def compute_median_at(curves: Curves, epoch: int, metric: str, controller: str) 
     return float(np.median(curves.at(epoch, "median", controller, metric=metric)))
 
 
-def build_training_statements(table: pd.DataFrame) -> list[Statement]:
+def build_training_statements(table: pd.DataFrame, resamples: int = RESAMPLES) -> list[Statement]:
     """Return T1 to T9; rules make the paper's terms ("comparable", "matches", "a few hundredths") precise."""
-    curves = build_validation_curves(table)
+    curves = ResampledCurves(build_validation_curves(table).table, "epoch", resamples)
     return [
         rule(curves)
         for rule in (
@@ -128,7 +130,7 @@ def build_training_statements(table: pd.DataFrame) -> list[Statement]:
     ]
 
 
-def _judge_mean_aggregation_learns_faster(curves: Curves) -> Statement:
+def _judge_mean_aggregation_learns_faster(curves: ResampledCurves) -> Statement:
     """Judge statement T1."""
     return Statement(
         "T1",
@@ -140,24 +142,26 @@ def _judge_mean_aggregation_learns_faster(curves: Curves) -> Statement:
                 f"{metric.upper()}: {a} at 80 below {b} at 400",
                 curves.at(80, "median", a, metric=metric),
                 curves.at(400, "median", b, metric=metric),
+                flocks=curves.flocks,
             )
             for metric, a, b in product(METRICS, MEAN, SUM)
         ),
     )
 
 
-def _judge_separate_quartiles(curves: Curves) -> Statement:
+def _judge_separate_quartiles(curves: ResampledCurves) -> Statement:
     """Judge statement T2."""
     # Medians over seeds decide which controller is best or worst, separately for each metric.
     checks = []
     for metric in METRICS:
-        best = min(SUM, key=lambda name: compute_median_at(curves, 400, metric, name))
-        worst = max(MEAN, key=lambda name: compute_median_at(curves, 400, metric, name))
+        best = min(SUM, key=lambda name: compute_median_at(curves.curves, 400, metric, name))
+        worst = max(MEAN, key=lambda name: compute_median_at(curves.curves, 400, metric, name))
         checks.append(
             Check.less(
                 f"{metric.upper()}: upper quartile of {worst} below lower quartile of {best}",
                 curves.at(400, "upper", worst, metric=metric),
                 curves.at(400, "lower", best, metric=metric),
+                flocks=curves.flocks,
             )
         )
     return Statement(
@@ -168,7 +172,7 @@ def _judge_separate_quartiles(curves: Curves) -> Statement:
     )
 
 
-def _judge_ivv_of_tdagnn_tf(curves: Curves) -> Statement:
+def _judge_ivv_of_tdagnn_tf(curves: ResampledCurves) -> Statement:
     """Judge statement T3."""
     return Statement(
         "T3",
@@ -178,7 +182,7 @@ def _judge_ivv_of_tdagnn_tf(curves: Curves) -> Statement:
     )
 
 
-def _judge_iman_of_tdagnn_tf(curves: Curves) -> Statement:
+def _judge_iman_of_tdagnn_tf(curves: ResampledCurves) -> Statement:
     """Judge statement T4."""
 
     def below(a: str, b: str, epochs: Iterable[int], factor: float = 1.0) -> list[Check]:
@@ -198,7 +202,7 @@ def _judge_iman_of_tdagnn_tf(curves: Curves) -> Statement:
     )
 
 
-def _judge_early_ivv(curves: Curves) -> Statement:
+def _judge_early_ivv(curves: ResampledCurves) -> Statement:
     """Judge statement T5."""
     return Statement(
         "T5",
@@ -211,18 +215,22 @@ def _judge_early_ivv(curves: Curves) -> Statement:
     )
 
 
-def _judge_final_ivv(curves: Curves) -> Statement:
+def _judge_final_ivv(curves: ResampledCurves) -> Statement:
     """Judge statement T6."""
     a, b = curves.at(400, "median", "etdagnn", metric="ivv"), curves.at(400, "median", "tdagnn-tf-mean", metric="ivv")
+    title = "IVV at 400: tdagnn-tf-mean - etdagnn"
+    # The floor was added after five seeds had been measured, so the difference is also reported without it.
+    without = Check.within(f"{title}, without the floor", b - a, 0.0, FEW_HUNDREDTHS, flocks=curves.flocks)
     return Statement(
         "T6",
         "At epoch 400 TDAGNN-TF-mean's IVV is larger than ETDAGNN's only by a few hundredths.",
         f"Larger by 0.01 to {FEW_HUNDREDTHS:g}.",
-        (Check.within("IVV at 400: tdagnn-tf-mean - etdagnn", b - a, 0.01, FEW_HUNDREDTHS),),
+        (Check.within(title, b - a, 0.01, FEW_HUNDREDTHS, flocks=curves.flocks),),
+        further_checks=(without,),
     )
 
 
-def _judge_training_data_of_etdagnn(curves: Curves) -> Statement:
+def _judge_training_data_of_etdagnn(curves: ResampledCurves) -> Statement:
     """Judge statement T7."""
     return Statement(
         "T7",
@@ -232,7 +240,7 @@ def _judge_training_data_of_etdagnn(curves: Curves) -> Statement:
     )
 
 
-def _judge_training_data_against_tdagnn(curves: Curves) -> Statement:
+def _judge_training_data_against_tdagnn(curves: ResampledCurves) -> Statement:
     """Judge statement T8."""
     return Statement(
         "T8",
@@ -243,7 +251,7 @@ def _judge_training_data_against_tdagnn(curves: Curves) -> Statement:
     )
 
 
-def _judge_iman_gap(curves: Curves) -> Statement:
+def _judge_iman_gap(curves: ResampledCurves) -> Statement:
     """Judge statement T9."""
     # "That gap" is the one between these two at epoch 40. If it were the one between the sum-aggregation controllers,
     # both would end with an IMAN between those two, which contradicts T2: they end below either.
@@ -251,6 +259,7 @@ def _judge_iman_gap(curves: Curves) -> Statement:
     a, b = MEAN
     apart = {e: np.abs(iman[a][e] - iman[b][e]) for e in EPOCHS}
     rise = {name: iman[name][400] - iman[name][80] for name in MEAN}
+    flocks = curves.flocks
     return Statement(
         "T9",
         "At epoch 40 TDAGNN-TF-mean has a lower IMAN than ETDAGNN; from epoch 80 on their IMANs remain within that "
@@ -260,14 +269,20 @@ def _judge_iman_gap(curves: Curves) -> Statement:
         (
             _make_below_check(curves, "iman", a, b, 40),
             # 1e-9 allows for the rounding of differences.
-            *(Check.less(f"IMAN: apart at {e} by no more than at 40", apart[e], apart[40] + 1e-9) for e in EPOCHS[1:]),
-            *(Check.less(f"IMAN of {name}: at 80 below that at 400", iman[name][80], iman[name][400]) for name in MEAN),
-            Check.within(f"rise of IMAN from 80 to 400: {a} - {b}", rise[a] - rise[b], -FEW_HUNDREDTHS, FEW_HUNDREDTHS),
+            *(
+                Check.less(f"IMAN: apart at {e} by no more than at 40", apart[e], apart[40] + 1e-9, flocks=flocks)
+                for e in EPOCHS[1:]
+            ),
+            *(
+                Check.less(f"IMAN of {name}: at 80 below that at 400", iman[name][80], iman[name][400], flocks=flocks)
+                for name in MEAN
+            ),
+            *Check.close_pairs("rise of IMAN from 80 to 400: {} - {}", rise, FEW_HUNDREDTHS, flocks=flocks),
         ),
     )
 
 
-def _make_below_check(curves: Curves, metric: str, a: str, b: str, epoch: int, factor: float = 1.0) -> Check:
+def _make_below_check(curves: ResampledCurves, metric: str, a: str, b: str, epoch: int, factor: float = 1.0) -> Check:
     """Return the check that at an epoch the median over flocks of a is below `factor` times that of b."""
     share = "" if factor == 1.0 else f"{factor:g} x "
     return Check.less(
@@ -275,20 +290,22 @@ def _make_below_check(curves: Curves, metric: str, a: str, b: str, epoch: int, f
         curves.at(epoch, "median", a, metric=metric),
         curves.at(epoch, "median", b, metric=metric),
         factor,
+        flocks=curves.flocks,
     )
 
 
-def _make_comparable_check(curves: Curves, other: str, epoch: int) -> Check:
+def _make_comparable_check(curves: ResampledCurves, other: str, epoch: int) -> Check:
     """Return the check that the IQRs of ETDAGNN at 120 and of another at an epoch overlap, or ETDAGNN is better."""
     return Check.less(
         f"IVV: lower quartile of etdagnn at 120 below upper quartile of {other} at {epoch}",
         curves.at(120, "lower", "etdagnn", metric="ivv"),
         curves.at(epoch, "upper", other, metric="ivv"),
+        flocks=curves.flocks,
     )
 
 
-def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """Draw IVV and IMAN by epoch beside the expert's: quartiles over flocks, each the median over seeds.
+def build_training_panels(table: pd.DataFrame) -> list[CurvePanel]:
+    """Return panels of IVV and IMAN by epoch beside the expert's: quartiles over flocks, each the median over seeds.
 
     `table` has the columns epoch, controller, flock, ivv, iman and seed, and rows of the expert.
     """
@@ -303,7 +320,7 @@ def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
         for name in policies.controller.unique():
             curves[name] = validation_curves.quartiles(name, metric=metric)
         panels.append(CurvePanel(epochs, "epoch", f"{metric.upper()} (validation)", curves))
-    return draw_panels(panels, path)
+    return panels
 
 
 def format_metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200, 400)) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from jaxtyping import UInt8
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox, IdentityTransform
 
@@ -53,3 +55,18 @@ def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path
             note.set_transform(IdentityTransform())
             figure.add_artist(note)
     return write_png(figure, path)
+
+
+def draw_image(run: Trajectory, size: int = PANEL) -> UInt8[np.ndarray, "size size 3"]:
+    """Return a square picture of the last frame of a run of a single flock, with trails."""
+    palette, time, unit = PALETTES["light"], float(run.times[-1]), get_unit(1, size)
+    nowhere, box = Bbox.null(), Bbox.from_bounds(0, 0, size, size)
+    figure = Layout(unit, size, size, (), nowhere, nowhere).make_figure(palette)
+    centres, widths = fit_windows([run], np.array([time]))
+    picture = FlockPicture(figure, box, run, palette, unit)
+    picture.update(time, View(centres[0, 0], (size - 2 * BORDER * unit) / float(widths[0])))
+    for artist in picture.artists:
+        artist.set_animated(False)
+    canvas: Any = figure.canvas
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -131,11 +131,6 @@ class SegregationScenario:
             )
         check_positive("hold", self.hold)
 
-    @property
-    def group_names(self) -> tuple[str, ...]:
-        """Names of the groups, counted from 1."""
-        return tuple(f"group {number + 1}" for number in range(self.groups))
-
     def ending(self) -> UntilSegregated:
         """Return a new ending: the groups have been segregated for `hold` seconds."""
         return UntilSegregated(self.hold)

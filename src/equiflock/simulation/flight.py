@@ -180,12 +180,7 @@ class Flight(Iterator[Moment]):
             raise InputError("the flight has not started: get its first moment by next(flight) before calling step()")
         if len(self._active) == 0:
             raise InputError("every flock of the flight has ended: there is no step to execute")
-        # Check these accelerations like a controller's.
-        answer = check_accelerations(accelerations, "accelerations must be")
-        shape = self._accelerations.shape
-        if answer.shape != shape or not np.isfinite(answer).all():
-            received = answer.shape if answer.shape != shape else "NaN or infinity"
-            raise InputError(f"accelerations must be finite numbers of shape (B, N, D) = {shape}; got {received}")
+        answer = check_step_accelerations(accelerations, self._accelerations.shape)
         # From the caller's order to that in memory.
         if self._order is not None:
             answer = answer[:, self._order.agent_ids]
@@ -424,6 +419,15 @@ def check_accelerations(answer: Any, expected: str = "the controller must return
         received = f"{array.dtype} of shape {array.shape}" if array.shape else shorten_repr(answer)
         raise InputError(f"{expected} an array of real numbers; got {received}")
     return array.astype(np.float64, copy=False)
+
+
+def check_step_accelerations(given: Any, shape: tuple[int, ...]) -> Vectors:
+    """Return the accelerations of a step as float64; raise InputError unless finite and of this shape (B, N, D)."""
+    answer = check_accelerations(given, "accelerations must be")
+    if answer.shape != shape or not np.isfinite(answer).all():
+        received = answer.shape if answer.shape != shape else "NaN or infinity"
+        raise InputError(f"accelerations must be finite numbers of shape (B, N, D) = {shape}; got {received}")
+    return answer
 
 
 def check_ending(ending: Ending | None) -> None:

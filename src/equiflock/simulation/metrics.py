@@ -27,6 +27,7 @@ from equiflock._runtime.memory import as_read_only
 from equiflock._runtime.registry import Registry
 from equiflock.flock import Flock, Role
 from equiflock.graph import geometry
+from equiflock.graph.algebraic_connectivity import compute_algebraic_connectivity
 from equiflock.graph.radius_graph import components, label_components, run_over_flocks
 from equiflock.protocols import Moment
 from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
@@ -334,6 +335,29 @@ def component_count(subject: Subject, comm_radius: float | None = None) -> Metri
     return _unstack_frames(components(_stack_frames(subject), comm_radius).max(axis=1) + 1.0, subject)
 
 
+@metric("order_parameter", label="order parameter", larger_is_better=True)
+def order_parameter(subject: Subject) -> MetricValues:
+    """|(1/N) sum_i v_i / |v_i||: 1 if all agents fly in one direction, about 1 / sqrt(N) in random ones (Vicsek).
+
+    Agents that stand have no direction, and add 0.
+    """
+    flock = _stack_frames(subject)
+    speeds = np.linalg.norm(flock.velocities, axis=-1, keepdims=True)
+    headings = np.where(flock.working[..., None], flock.velocities / np.where(speeds > 0.0, speeds, 1.0), 0.0)
+    agents = np.maximum(flock.working.sum(axis=-1), 1)
+    return _unstack_frames(np.linalg.norm(headings.sum(axis=-2), axis=-1) / agents, subject)
+
+
+@metric("algebraic_connectivity", label="algebraic connectivity", larger_is_better=True)
+def algebraic_connectivity(subject: Subject, comm_radius: float | None = None) -> MetricValues:
+    """Second-smallest eigenvalue of the Laplacian of the communication graph of working agents, directions ignored.
+
+    0 if the graph is disconnected; the larger, the stronger its weakest cut. `comm_radius` replaces that of the flock
+    or flight. It costs about 10 ms for a flock of 100 agents.
+    """
+    return _unstack_frames(compute_algebraic_connectivity(_stack_frames(subject), comm_radius), subject)
+
+
 @metric("message_component_count", label="components by messages")
 def message_component_count(subject: Moment) -> MetricValues:
     """Number of connected components of working agents, joined by the messages in use now, directions ignored.
@@ -489,6 +513,25 @@ def _apply_to_points(
 
 
 # Kernels over vectors (F * B, N, D) of the flocks first .. last - 1; `mask` (F * B, N) selects the agents that count.
+
+
+@kernel
+def write_squared_deviations(vectors: Array, member: Array, result: Array) -> None:
+    """Write |x_i - mean(x)|^2 of each agent into result (B, N); the mean over members, 0 without any."""
+    B, N, D = vectors.shape
+    for b in range(B):
+        count = 0
+        for i in range(N):
+            count += member[b, i]
+            result[b, i] = 0.0
+        # Entry by entry, so that loops over agents are vectorised.
+        for d in range(D):
+            total = 0.0
+            for i in range(N):
+                total += vectors[b, i, d] if member[b, i] else 0.0
+            mean = total / max(count, 1)
+            for i in range(N):
+                result[b, i] += (vectors[b, i, d] - mean) ** 2
 
 
 @kernel

@@ -37,6 +37,9 @@ from equiflock.version import __version__
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.setting import MAX_DISKS, DiskObstacle, EnvironmentSetting, Setting, list_bodies
 
+MAX_SLOW_DURATION = 5.0
+"""Scenarios whose test takes longer, in seconds, are shown in real time: in slow motion success takes minutes."""
+
 
 @dataclass(frozen=True)
 class ViewerConfig:
@@ -151,7 +154,8 @@ class ViewerConfig:
 def list_scenarios(excluded_fields: Collection[str]) -> list[dict[str, Any]]:
     """Return a dict with name, help and options for each registered scenario, sorted by name, JSON-serializable.
 
-    It also has `shared_options`, `suitable_controllers` and `controller_requirement` of `equiflock.scenarios.Scenario`.
+    It also has `shared_options`, `suitable_controllers` and `controller_requirement` of `equiflock.scenarios.Scenario`,
+    and `is_long`.
 
     `excluded_fields` are set elsewhere on the page, such as the number of agents.
     """
@@ -160,6 +164,7 @@ def list_scenarios(excluded_fields: Collection[str]) -> list[dict[str, Any]]:
             "name": name,
             "help": _extract_class_help(kind),
             "options": _describe_scenario_options(kind, excluded_fields),
+            "is_long": isinstance(kind.duration, int | float) and kind.duration > MAX_SLOW_DURATION,
             "shared_options": list(kind.shared_options),
             "suitable_controllers": list(kind.suitable_controllers),
             "controller_requirement": kind.controller_requirement,

@@ -106,8 +106,7 @@ def flown(flock: Flock, seconds: float, **options: Any) -> tuple[Array, Array]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["vee", "circle", "EQ"])
-@pytest.mark.parametrize("agents", [30, 100])
+@pytest.mark.parametrize(("pattern", "agents"), [("vee", 30), ("circle", 30), ("EQ", 100)])
 def test_flocks_reach_their_pattern_within_six_seconds(pattern: str, agents: int) -> None:
     error, _ = flown(ef.random_disk(flocks=3, agents=agents), 6.0, pattern=pattern)
     assert (error < 0.05).all()

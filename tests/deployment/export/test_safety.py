@@ -14,11 +14,11 @@ import pytest
 import equiflock as ef
 from equiflock.deployment.export.c_header import count_agent_bytes
 from equiflock.deployment.export.program import read_program
-from equiflock.deployment.exported_agents import COMPILER_FLAGS, CompiledAgent, compile_header, import_agent_class
+from equiflock.deployment.exported_agents import COMPILER_FLAGS, CompiledAgent, import_agent_class
 from equiflock.deployment.wire_format import OBSTACLE_GROUP, Message, encode_message, make_zero_hops
 from tests.deployment.export.test_agents import CLOSE, course
 from tests.deployment.export.test_gain_schedule import INVALID_PERIODS, Brake
-from tests.deployment.exported import compiled, imported
+from tests.deployment.exported import compile_header_once, compiled, imported
 from tests.deployment.lockstep import fly, start_of
 from tests.safety import limit_one
 
@@ -85,7 +85,7 @@ def run_script(agent: Any) -> Iterator[tuple[Any, str | None]]:
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("limits")
     ef.export(limited(), folder / "agent.h")
-    return compile_header(folder / "agent.h", folder / "agent.so")
+    return compile_header_once(folder / "agent.h", folder / "agent.so")
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def test_a_restart_forgets_neighbours_and_observations_and_keeps_the_silence(mak
 
 def test_an_agent_in_c_without_limits_restarts_at_its_step(tmp_path: Path) -> None:
     ef.export(LAW, tmp_path / "agent.h")
-    agent = CompiledAgent(compile_header(tmp_path / "agent.h", tmp_path / "agent.so"), 3)
+    agent = CompiledAgent(compile_header_once(tmp_path / "agent.h", tmp_path / "agent.so"), 3)
     first = agent.begin((0.0, 0.0), (0.3, 0.1))
     agent.receive(message_of(NEAR, 1, 0))
     assert any(agent.end())
@@ -220,7 +220,7 @@ def test_agents_of_all_formats_are_like_new_after_a_restart(
     changes: dict[str, Any] = {"fence": None, "max_speed": None, "max_silence": None}
     controller, options = limited(name, **changes), {} if message_bytes is None else {"message_bytes": message_bytes}
     header, program = (ef.export(controller, tmp_path / name, **options)[0] for name in ("agent.h", "agent.py"))
-    library, agent_class = compile_header(header, tmp_path / "agent.so"), import_agent_class(program)
+    library, agent_class = compile_header_once(header, tmp_path / "agent.so"), import_agent_class(program)
     trios: list[list[Any]] = [
         [CompiledAgent(library, n, 0, PERIOD) for n in range(3)],
         [agent_class(n, period=PERIOD) for n in range(3)],
@@ -297,7 +297,7 @@ def test_an_agent_with_limits_needs_its_period(library: Path, agent_class: Any) 
 def test_macros_override_limits_and_add_a_fence(tmp_path: Path) -> None:
     ef.export(ef.Safe(LAW, max_acceleration=4.0), tmp_path / "agent.h")
     macros = "-DAGENT_MAX_ACCELERATION=0.5f", "-DAGENT_FENCE_LOWER={-1.0f,-1.0f}", "-DAGENT_FENCE_UPPER={1.0f,1.0f}"
-    library = compile_header(tmp_path / "agent.h", tmp_path / "agent.so", flags=(*COMPILER_FLAGS, *macros))
+    library = compile_header_once(tmp_path / "agent.h", tmp_path / "agent.so", flags=(*COMPILER_FLAGS, *macros))
     agent = CompiledAgent(library, 0, 0, PERIOD)
     agent.begin((2.0, 0.0), (0.0, 0.0))
     np.testing.assert_allclose(agent.end(), (-0.5, 0.0), rtol=1e-6)

@@ -16,7 +16,8 @@ from tests.deployment.export.test_starling import starling
 PROGRAM = Path(__file__).with_name("sanitized_flight.c")
 SANITIZERS = "address,undefined,float-cast-overflow"
 CHECKS = f"-fsanitize={SANITIZERS}", "-fno-sanitize-recover=all"
-FLAGS = "-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Werror", *CHECKS
+# Not optimised: the compiler takes a fifth of the time, and checks the code as it is written.
+FLAGS = "-std=c99", "-O0", "-g", "-Wall", "-Wextra", "-Werror", *CHECKS
 
 
 def build(program: Path, folder: Path, *flags: str) -> Path:

@@ -17,7 +17,7 @@ import equiflock as ef
 from equiflock._runtime.checks import InputError
 from equiflock.plotting.player import embedding
 from equiflock.plotting.player.bundle import bundle_player
-from equiflock.plotting.player.embedding import embed_flights
+from equiflock.plotting.player.embedding import FlightChoice, embed_flight_menu, embed_flights, match_times
 from tests.plotting.player.frame_reader import ReadFrame, read_frame
 
 
@@ -114,3 +114,59 @@ def test_the_bundle_has_each_module_after_its_imports() -> None:
         defined.update(re.findall(r"^modules\.(\w+) = ", line))
         assert set(re.findall(r"^const \{.*\} = modules\.(\w+);$", line)) <= defined
     assert "player" in defined
+
+
+def unpack_menu(html: str) -> list[tuple[dict[str, Any], list[ReadFrame]]]:
+    """Return the contents of a menu's entries and their frames; that of the selected one is in the player."""
+    player, *entries = re.findall(r'<script type="application/json">.*?</script>', html)
+    return [unpack(player if "></" in entry else entry) for entry in entries]
+
+
+def test_a_menu_has_every_entry_and_its_player_the_first() -> None:
+    run, other = fly(), fly(duration=0.3)
+    choices = [FlightChoice("one", [run[0], run[1]], ["a", "b"], group="x"), FlightChoice("two", [other[0]], group="x")]
+    html = embed_flight_menu(choices, "menu")
+    first, second = unpack_menu(html)
+    assert [flight["title"] for flight in first[0]["flights"]] == ["a", "b"]
+    assert np.allclose(first[1][5].panels[1].positions, run.positions[5, 1], atol=1e-5)
+    assert second[0]["times"][-1] == other.times[-1]
+    assert html.count("<p>x</p>") == 1
+    assert re.findall(r'id="([^"]*)"', html) == ["menu-0", "menu-1"]
+
+
+def test_flights_of_an_entry_may_have_other_times() -> None:
+    start = ef.random_disk(agents=12, seed=1)
+    fine = ef.simulate(start, ef.load("tanner"), duration=0.3, time_step=0.01)
+    coarse = ef.simulate(start, ef.load("tanner"), duration=0.5, time_step=0.05)
+    ((content, frames),) = unpack_menu(embed_flight_menu([FlightChoice("dt", [fine, coarse])], "menu"))
+    assert content["times"][-1] == coarse.times[-1]
+    for frame in frames[:: len(frames) // 10]:  # every 0.05 s, at which both have a frame
+        for panel, run in zip(frame.panels, (fine, coarse), strict=True):
+            nearest = int(np.argmin(np.abs(run.times - frame.time)))
+            assert np.allclose(panel.positions, run.positions[nearest, 0], atol=1e-5)
+            assert np.allclose(panel.velocities, run.velocities[nearest, 0], atol=0.02)
+    assert [panel.has_ended for panel in frames[-1].panels] == [True, True]
+    same = match_times([fine, fine])
+    assert same[0] is fine
+
+
+def test_a_compact_menu_is_smaller_and_off_by_less_than_a_pixel() -> None:
+    run = fly(agents=100, duration=1.0)
+    sizes = {}
+    for compact in (False, True):
+        html = embed_flight_menu([FlightChoice("one", [run[0], run[1]])], "menu", compact=compact)
+        ((content, frames),) = unpack_menu(html)
+        sizes[compact] = len(html)
+        times = np.array(content["times"])
+        steps = np.argmin(np.abs(run.times[None] - times[:, None]), axis=1)
+        for frame, step in zip(frames, steps.tolist(), strict=True):
+            width = np.ptp(run.positions[step, 1])
+            assert np.abs(frame.panels[1].positions - run.positions[step, 1]).max() < width / 2000
+    assert sum(content["sizes"]) <= embedding.COMPACT_CHOICE_BYTES
+    assert sizes[True] < 0.5 * sizes[False]
+
+
+def test_large_flocks_of_a_compact_menu_have_few_frames_rather_than_none() -> None:
+    run = fly(agents=400, duration=0.5)
+    ((_, frames),) = unpack_menu(embed_flight_menu([FlightChoice("one", [run[0], run[1]])], "menu", compact=True))
+    assert len(frames) == embedding.MIN_FRAMES

@@ -25,12 +25,16 @@ def bundle_player() -> str:
     return f'<script type="module">{_build_script()}</script>'
 
 
-def make_security_policy() -> str:
-    """Return a meta element for the head of a page: it runs the player's script only, and loads and sends nothing."""
-    digest = base64.b64encode(hashlib.sha256(_build_script().encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; media-src data:"
-    )
+def make_security_policy(*scripts: str) -> str:
+    """Return a meta element for the head of a page: it runs the player's script only, and loads and sends nothing.
+
+    `scripts` are the contents of further script elements that run.
+    """
+    digests = [
+        base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (_build_script(), *scripts)
+    ]
+    sources = " ".join(f"'sha256-{digest}'" for digest in digests)
+    policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; media-src data:"
     return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
 
 

@@ -10,6 +10,8 @@ An element holds JSON; `web/player.js` reads it:
     speed       simulated seconds per second at first
     group       players with the same text play together; "" for none
     comm_radius, dimensions
+
+A menu of flights has several of these, of which the player holds one.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ import numpy as np
 from equiflock._runtime.checks import InputError, check_count, check_positive, shorten_repr
 from equiflock._runtime.files import atomic_write
 from equiflock.plotting.player.bundle import bundle_player, make_security_policy, to_script_json
-from equiflock.plotting.player.frames import pack_frame
+from equiflock.plotting.player.frames import FLOAT32_BITS, pack_frame
 from equiflock.plotting.player.playback import Playback
+from equiflock.simulation.body_motion import compute_acceleration_between
 from equiflock.simulation.trajectory import FRAME_ARRAYS, Trajectory
 
 MAX_EMBEDDED_FLIGHTS = 4
@@ -39,6 +42,12 @@ MAX_FRAMES = 101
 """Maximum number of frames in an element; the player moves agents between them by constant accelerations."""
 MAX_FRAME_BYTES = 8 * 2**20
 """Maximum size of all frames of an element before compression."""
+MAX_CHOICE_BYTES = 2 * 2**20
+"""The same for an entry of a menu, unless it has too few frames then."""
+COMPACT_CHOICE_BYTES = 2**18
+"""The same in a menu of dozens of entries, whose numbers have COMPACT_BITS."""
+COMPACT_BITS = 12
+"""Significant bits of positions, velocities and accelerations in such a menu: a tenth of a pixel."""
 MIN_FRAMES = 20
 """Minimum number of frames, unless the flights have fewer: larger flocks are refused."""
 SIGNIFICANT_DIGITS = 4
@@ -69,6 +78,99 @@ def embed_flights(
         group: players of a page with the same group share time, speed, play and pause.
     """
     return _build_element(_pack_flights(runs, flock, titles, speed, trails, links, group))
+
+
+@dataclass(frozen=True)
+class FlightChoice:
+    """An entry of a menu of flights."""
+
+    name: str
+    runs: Sequence[Trajectory]
+    """One to MAX_EMBEDDED_FLIGHTS flights that play together, of each the first flock; their times may differ."""
+    titles: Sequence[str] | None = None
+    """One per flight; defaults to the controllers' names."""
+    note: str = ""
+    """Text below the name."""
+    group: str = ""
+    """Heading above the first of the adjacent entries with the same group."""
+    speed: float = 0.5
+    """Simulated seconds per second."""
+
+
+def embed_flight_menu(
+    choices: Sequence[FlightChoice], key: str, *, links: bool = False, compact: bool = False, selected: int = 0
+) -> str:
+    """Return HTML with one player and a list of flights, which a report's script loads into it; texts are data.
+
+    The menu takes a single WebGL context, of which browsers have few. Its inputs have the ids `key`-0, `key`-1, ..;
+    the player has the entry `selected` at first. `links` draws the communication graph at first; `compact` makes the
+    entries smaller, without links, for a menu of dozens. Raise InputError if there is no entry or one does not fit.
+    """
+    if not choices:
+        raise InputError("a menu of flights needs at least one entry; got none")
+    limit, bits = (COMPACT_CHOICE_BYTES, COMPACT_BITS) if compact else (MAX_CHOICE_BYTES, FLOAT32_BITS)
+    contents = [
+        _pack_flights(match_times(each.runs), 0, each.titles, each.speed, True, links, "", limit, bits)
+        for each in choices
+    ]
+    labels = []
+    for k, choice in enumerate(choices):
+        note = f"<small>{escape(choice.note)}</small>" if choice.note else ""
+        checked = " checked" if k == selected else ""
+        if choice.group and (k == 0 or choice.group != choices[k - 1].group):
+            labels.append(f"<p>{escape(choice.group)}</p>")
+        labels.append(
+            f'<label><input type="radio" name="{key}" id="{key}-{k}" autocomplete="off"{checked}>'
+            f"{escape(choice.name)}{note}</label>"
+        )
+    # The player has the content of the selected one.
+    texts = ["" if k == selected else to_script_json(content) for k, content in enumerate(contents)]
+    scripts = "".join(f'<script type="application/json">{text}</script>' for text in texts)
+    return (
+        f'<div class="flight-menu"><fieldset class="flight-list"><legend>Flights</legend><div>{"".join(labels)}</div>'
+        f"</fieldset>{_build_element(contents[selected])}{scripts}</div>"
+    )
+
+
+def match_times(runs: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return flights with the same times: as they are if they are equal, else at MAX_FRAMES times up to the latest.
+
+    Between two frames, agents have the constant accelerations that lead from one to the next, as in the player. A
+    flight that ends before the others keeps its last state. The flights have no series.
+    """
+    if all(np.array_equal(run.times, runs[0].times) for run in runs):
+        return list(runs)
+    longest = max(float(run.times[-1]) for run in runs)
+    return [_resample(run, np.linspace(0.0, longest, MAX_FRAMES)) for run in runs]
+
+
+def _resample(run: Trajectory, times: np.ndarray) -> Trajectory:
+    """Return a flight at other times, without series and further body state."""
+    last = len(run.times) - 1
+    # Half a microsecond allows for the rounding of times.
+    before = np.clip(np.searchsorted(run.times, times + 5e-7, side="right") - 1, 0, last)
+    after = np.minimum(before + 1, last)
+    spans = np.where(after > before, run.times[after] - run.times[before], 1.0)
+    ahead = np.where(after > before, np.clip(times - run.times[before], 0.0, None), 0.0)[:, None, None, None]
+    positions, velocities = run.positions[before], run.velocities[before]
+    held = np.stack(
+        [
+            compute_acceleration_between(positions[k], velocities[k], run.positions[after[k]], float(spans[k]))
+            if after[k] > before[k]
+            else np.zeros_like(positions[k])
+            for k in range(len(times))
+        ]
+    )
+    return replace(
+        run,
+        times=times,
+        positions=positions + ahead * velocities + 0.5 * ahead**2 * held,
+        velocities=velocities + ahead * held,
+        accelerations=run.accelerations[np.minimum(before[:-1], last - 1)] if last else run.positions[:0],
+        conditions=run.conditions[before],
+        series={},
+        body_state={},
+    )
 
 
 @dataclass(frozen=True)
@@ -161,6 +263,8 @@ def _pack_flights(
     trails: bool,
     links: bool,
     group: str,
+    max_bytes: int | None = None,
+    significant_bits: int = FLOAT32_BITS,
 ) -> dict[str, Any]:
     """Return the content of a player; raise InputError if an argument is invalid or the flocks are too large."""
     for run in runs:
@@ -173,7 +277,7 @@ def _pack_flights(
     if titles is not None and (isinstance(titles, str) or len(titles) != len(runs)):
         raise InputError(f"titles must be {len(runs)}, one per flight; got {shorten_repr(titles)}")
     description = playback.to_dict()
-    times, frames, has_links = _pack_frames(playback)
+    times, frames, has_links = _pack_frames(playback, max_bytes or MAX_FRAME_BYTES, significant_bits)
     flights = description["flights"]
     for flight, title in zip(flights, titles or (), strict=bool(titles)):
         flight["title"] = str(title)
@@ -193,20 +297,23 @@ def _pack_flights(
     }
 
 
-def _pack_frames(playback: Playback) -> tuple[list[float], list[bytes], bool]:
-    """Return times and contents of evenly chosen frames that fit the limits, and whether they have links.
+def _pack_frames(playback: Playback, max_bytes: int, significant_bits: int) -> tuple[list[float], list[bytes], bool]:
+    """Return times and contents of evenly chosen frames of up to `max_bytes`, and whether they have links.
 
-    Links are left out if there is no room for MIN_FRAMES frames, or all, with them. Raise InputError if there is none
-    without them.
+    Links are left out if there is no room for MIN_FRAMES frames, or all, with them, or if numbers are rounded to save
+    space. If there is no room without them either, there are MIN_FRAMES of up to MAX_FRAME_BYTES. Raise InputError if
+    these do not fit.
     """
-    for has_links in (True, False):
-        count = min(MAX_FRAMES, playback.frame_count)
-        least = min(MIN_FRAMES, playback.frame_count)
+    attempts = [(True, max_bytes, MAX_FRAMES)] if significant_bits == FLOAT32_BITS else []
+    attempts += [(False, max_bytes, MAX_FRAMES), (False, MAX_FRAME_BYTES, MIN_FRAMES)]
+    least = min(MIN_FRAMES, playback.frame_count)
+    for has_links, room, most in attempts:
+        count = min(most, playback.frame_count)
         while count >= least:
             chosen = np.unique(np.linspace(0, playback.frame_count - 1, count).round().astype(int))
             thinned = Playback([_select_frames(run, chosen) for run in playback.runs], 0, MAX_EMBEDDED_FLIGHTS)
             thinned.edges = has_links
-            frames = _pack_up_to(thinned, MAX_FRAME_BYTES)
+            frames = _pack_up_to(thinned, room, significant_bits)
             if len(frames) == len(chosen):
                 return thinned.runs[0].times.tolist(), frames, has_links
             count = min(count - 1, len(frames))
@@ -217,13 +324,13 @@ def _pack_frames(playback: Playback) -> tuple[list[float], list[bytes], bool]:
     )
 
 
-def _pack_up_to(playback: Playback, max_bytes: int) -> list[bytes]:
+def _pack_up_to(playback: Playback, max_bytes: int, significant_bits: int) -> list[bytes]:
     """Return the frames of a playback, from the first to the last that fits into `max_bytes` with those before."""
     frames: list[bytes] = []
     room = max_bytes
     for frame in range(playback.frame_count):
         playback.seek(frame)
-        frames.append(pack_frame(frame, playback.time, playback.make_pictures()))
+        frames.append(pack_frame(frame, playback.time, playback.make_pictures(), significant_bits))
         room -= len(frames[-1])
         if room < 0:
             return frames[:-1]

@@ -46,6 +46,8 @@ from equiflock.simulation import metrics
 FRAME_HEADER = struct.Struct("<IIdd")
 PICTURE_HEADER = struct.Struct("<10I10d")
 FORMAT_VERSION = 6
+FLOAT32_BITS = 24
+"""Significant bits of a float32."""
 MAX_SHORT_AGENTS = 65_535
 """Agents that uint16 can index: browsers do not draw a line to index 65,535."""
 NO_GROUP_BYTE, LAST_GROUP_BYTE = 255, 254
@@ -167,15 +169,18 @@ def _apply_obstacle_rule(flock: Flock, graph: Graph, obstacles: str) -> Edges:
     return graph.edges(0)
 
 
-def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> bytes:
-    """Return a frame with one picture for each panel as bytes, in the format of this module's docstring."""
+def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture], significant_bits: int = FLOAT32_BITS) -> bytes:
+    """Return a frame with one picture for each panel as bytes, in the format of this module's docstring.
+
+    With fewer `significant_bits` the positions, velocities and accelerations are rounded, and compress better.
+    """
     parts = [FRAME_HEADER.pack(FORMAT_VERSION, len(pictures), step, time)]
     for picture in pictures:
-        parts += _pack_picture(picture)
+        parts += _pack_picture(picture, significant_bits)
     return b"".join(parts)
 
 
-def _pack_picture(picture: FlockPicture) -> list[bytes]:
+def _pack_picture(picture: FlockPicture, significant_bits: int) -> list[bytes]:
     """Return the header and the arrays of a picture as bytes."""
     flock = picture.flock
     places = flock.positions[0, :, :2]
@@ -197,7 +202,7 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     groups = np.where(flock.groups[0] == NO_GROUP, NO_GROUP_BYTE, np.minimum(flock.groups[0], LAST_GROUP_BYTE))
     return [
         PICTURE_HEADER.pack(*counts, outcome, links.too_many, *values),
-        *(_pack_array(array, "<f4") for array in vectors),
+        *(_pack_array(_round_floats(array, significant_bits), "<f4") for array in vectors),
         _pack_array(_move_marks(marks, origin), "<f4"),
         _pack_array(marks.codes, "u1"),
         *(_pack_array(edges, index_type) for edges in edge_lists),
@@ -212,6 +217,16 @@ def _move_marks(marks: MarkArrays, origin: NDArray[Any]) -> NDArray[Any]:
     is_segment = marks.codes[:, 1:2] == SHAPES.index("segment")
     offsets = np.concatenate([np.tile(origin, (len(is_segment), 1)), is_segment * origin], axis=1)
     return np.asarray(marks.numbers - offsets)
+
+
+def _round_floats(array: NDArray[Any], significant_bits: int) -> NDArray[Any]:
+    """Return numbers as float32, rounded to so many significant bits."""
+    numbers = array.astype("<f4")
+    if significant_bits < FLOAT32_BITS:
+        dropped = FLOAT32_BITS - significant_bits
+        half, mask = np.uint32(1 << (dropped - 1)), np.uint32(2**32 - (1 << dropped))
+        numbers = ((numbers.view("<u4") + half) & mask).view("<f4")
+    return numbers
 
 
 def _pack_array(array: NDArray[Any], dtype: str) -> bytes:

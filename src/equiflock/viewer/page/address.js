@@ -16,6 +16,9 @@ const UNESCAPED = /%(?:3A|3D|2C|3B)/g;
 
 /** Default display options, which the server does not know. */
 export const DEFAULT_LOOK = { speed: 0.25, edges: false, trails: true };
+/** Range of the speed in an address. */
+const MIN_SPEED = 0.01,
+  MAX_SPEED = 10;
 
 /**
  * Parse an address. Setting fields that it lacks come from the server's initial setting, display options from
@@ -23,9 +26,15 @@ export const DEFAULT_LOOK = { speed: 0.25, edges: false, trails: true };
  * @param {string} hash with or without #; keys of former versions are understood
  * @param {object} initial the server's initial setting
  * @param {function(string): string} chooseController returns the controller of a scenario for an address without one
+ * @param {function(string): number} chooseSpeed returns the speed of a scenario for an address without one
  * @returns {{setting: object, look: {speed: number, edges: boolean, trails: boolean}, flock: number}}
  */
-export function readAddress(hash, initial, chooseController = () => initial.controller) {
+export function readAddress(
+  hash,
+  initial,
+  chooseController = () => initial.controller,
+  chooseSpeed = () => DEFAULT_LOOK.speed,
+) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   for (const [former, key] of Object.entries(FORMER_KEYS))
     if (given.has(former) && !given.has(key)) given.set(key, given.get(former));
@@ -40,8 +49,9 @@ export function readAddress(hash, initial, chooseController = () => initial.cont
   if (given.has("disks")) setting.disks = readDisks(given.get("disks"));
   setting.environment = { ...initial.environment };
   for (const key of ENVIRONMENT_FIELDS) if (given.has(key)) setting.environment[key] = readValue(given.get(key));
-  const look = { ...DEFAULT_LOOK };
-  if (given.has("speed")) look.speed = Math.min(Math.max(Number(given.get("speed")) || DEFAULT_LOOK.speed, 0.01), 10);
+  const look = { ...DEFAULT_LOOK, speed: chooseSpeed(setting.scenario) };
+  const speed = Number(given.get("speed"));
+  if (speed) look.speed = Math.min(Math.max(speed, MIN_SPEED), MAX_SPEED);
   for (const key of BOOLEAN_FIELDS) if (given.has(key)) look[key] = given.get(key) === "1";
   return { setting, look, flock: Number(given.get("flock")) || 0 };
 }

@@ -1,5 +1,6 @@
 /** The form: shows a setting, and reports the fields that the user changes. */
 
+import { DEFAULT_LOOK } from "./address.js";
 import { byId, make } from "./player/dom.js";
 import { EnvironmentControls } from "./environment_controls.js";
 import { LawControls } from "./law_controls.js";
@@ -83,6 +84,11 @@ export class Controls {
       showOffer(byId(`${id}-offer`), offer, (controller) => this.#choose(id, controller));
     });
     byId("orbit").checked = setting.orbit ?? scenarioDefaults.orbit ?? false;
+  }
+
+  /** Return the speed at which a scenario is shown unless the user chooses another: slow motion unless it is long. */
+  chooseSpeed(scenario) {
+    return this.#welcome.scenarios.find(({ name }) => name === scenario)?.is_long ? 1 : DEFAULT_LOOK.speed;
   }
 
   /** Report a controller, with its default options, for a menu; null for none. */

@@ -69,7 +69,7 @@ export class InspectionCard {
    * Show an answer.
    * @param {object} answer event "watched"
    * @param {{label: string, colour: string, isShown: boolean}[]} channels of all panels
-   * @param {string[]} names controllers of the panels; empty if unknown
+   * @param {string[]} names controllers of the panels
    * @param {string} group name of the agent's group; "" if there is only one
    */
   show(answer, channels, names, group) {
@@ -96,7 +96,7 @@ export class InspectionCard {
   #build(panels, names) {
     this.#updaters = [];
     const sections = panels.map((panel, i) => {
-      const heading = make("h3", { className: `panel-${i}` }, formatControllerName(names[i] ?? `Flight ${i + 1}`));
+      const heading = make("h3", { className: `panel-${i}` }, formatControllerName(names[i]));
       heading.hidden = panels.length < 2;
       if (!panel) return make("section", {}, heading, make("p", {}, "This flight has no such agent."));
       return make("section", {}, heading, this.#buildFacts(i), ...this.#buildTables(panel, i), this.#buildReason(i));

@@ -146,7 +146,8 @@ export class Inspector {
   /** Update the card and what is drawn. */
   #update() {
     if (!this.#answer || !this.#view.frame) return;
-    this.#theme = this.#view.screen.theme;
+    const { screen, frame } = this.#view;
+    this.#theme = screen.theme;
     const palette = PALETTES[this.#theme];
     const channels = this.#labels.map((label, k) => ({
       label,
@@ -154,17 +155,15 @@ export class Inspector {
       isShown: this.#shown.has(label),
     }));
     const { agent, agents, panels } = this.#answer;
-    const { playback, state } = this.#view;
-    const names = playback ? [] : [state.setting.controller, state.setting.compare];
     const first = panels.find((panel) => panel);
-    const hasGroups = first.role !== "obstacle" && listGroups(this.#view.frame.panels[0]).length > 1;
-    this.#card.show(this.#answer, channels, names, hasGroups ? this.#view.screen.nameGroup(first.group) : "");
+    const hasGroups = first.role !== "obstacle" && listGroups(frame.panels[0]).length > 1;
+    this.#card.show(this.#answer, channels, screen.controllers, hasGroups ? screen.nameGroup(first.group) : "");
     this.#drawing = {
       agent,
       agents,
       panels: panels.map((panel, i) => panel && this.#draw(panel, i, channels, palette)),
     };
-    this.#view.screen.requestRedraw();
+    screen.requestRedraw();
   }
 
   /** Return what InspectionLayer draws in a panel. */

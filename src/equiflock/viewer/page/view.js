@@ -84,8 +84,22 @@ export class View {
 
   /** Start a flight with other setting fields, and with those of starts that are still pending. */
   restartWith(fields) {
+    if (fields.scenario) this.#adaptSpeed(fields.scenario);
+    this.#startWith(fields);
+  }
+
+  /** Start a flight as `restartWith` does, at the speed that is shown. */
+  #startWith(fields) {
     this.#startRequests.pending = { ...this.#startRequests.pending, ...fields };
     this.#start({ command: "start", setting: { ...this.state.setting, ...this.#startRequests.pending } });
+  }
+
+  /** Choose the speed that suits another scenario, unless the user has chosen one for the present. */
+  #adaptSpeed(scenario) {
+    const { setting, look } = this.state;
+    if (look.speed !== this.controls.chooseSpeed(setting.scenario)) return;
+    if (this.controls.chooseSpeed(scenario) !== look.speed)
+      this.changeLook({ speed: this.controls.chooseSpeed(scenario) });
   }
 
   /** Play a flock of the saved flights, by its index, from the first frame. */
@@ -179,12 +193,15 @@ export class View {
    */
   readAddress() {
     if (!this.#welcome || (this.frame && location.hash === this.#lastAddress)) return;
-    const { setting, look, flock } = readAddress(location.hash, this.#welcome.setting, (scenario) =>
-      this.controls.suitable.chooseFor(scenario),
+    const { setting, look, flock } = readAddress(
+      location.hash,
+      this.#welcome.setting,
+      (scenario) => this.controls.suitable.chooseFor(scenario),
+      (scenario) => (this.playback ? DEFAULT_LOOK.speed : this.controls.chooseSpeed(scenario)),
     );
     this.changeLook(look);
     if (this.playback) this.chooseFlock(flock);
-    else this.restartWith(setting);
+    else this.#startWith(setting);
   }
 
   /** Undo the last change of the setting, or redo it: go back or forward in the browser's history. */

@@ -4,7 +4,9 @@ import { OBSTACLE, placeAgent } from "./frames.js";
 import { reducedMotion } from "./motion.js";
 
 const SAMPLE_SIZE = 400; // agents sampled to locate the flock
-const MARGIN = 1.25; // extent of the view over that of the flock
+const MARGIN = 1.25; // extent of the view over that of nine tenths of the flock
+const STRAGGLER_MARGIN = 1.12; // extent of the view over that of the whole flock ..
+const MAX_STRAGGLER_FACTOR = 1.6; // .. up to this multiple of that of nine tenths
 const MAX_SPREAD_FACTOR = 2.5; // maximum extent over the initial one: a flock that bursts is not zoomed out for ..
 const MAX_PLACES_FACTOR = 1.5; // .. unless it spreads to places: maximum extent over the distance of the farthest one
 const MIN_EXTENT = 0.75; // minimum extent of a fitted view from its centre, in communication radii R
@@ -15,6 +17,8 @@ const REACH = 0.3; // from the flock's edge, on all sides
 const REACH_AHEAD = 0.9; // added in the direction in which the whole flock flies
 const LANDMARK_MARGIN = 0.08;
 const MAX_LANDMARK_EXTENT = 2.5; // from the flock's centre: landmarks do not make the flock tiny
+const AIM_REACH = 3; // as REACH, for goals and gates, to which the flock flies
+const MAX_AIM_EXTENT = 3.5;
 const EASE_SECONDS = 0.45; // time constant of the easing
 const AGENT_EXTENT = 3; // extent of the view of one agent, in communication radii
 const MIN_SCALE = 0.05; // css pixels per world unit
@@ -76,8 +80,9 @@ export class Camera {
   /**
    * Update centre and size of the view, and move along with the flock if following and not held. Call it for every
    * picture, with the simulated seconds `ahead` from the frame to it. Obstacle agents are ignored, and failed ones
-   * unless all have failed. Near or ahead of the flock, disks and other `landmarks`, a list of {x, y, radius, moves} in
-   * world coordinates, are in the view, too. Those that move with the flock are places to which it may spread.
+   * unless all have failed. Near or ahead of the flock, disks and other `landmarks`, a list of {x, y, radius, moves,
+   * isAim} in world coordinates, are in the view, too; those that are aims of the flock also at a distance, and those
+   * that move with the flock always: they are places to which it may spread.
    *
    * The centre is a median, which a few stragglers do not move. It jitters as agents overtake each other, so the camera
    * moves by the median displacement of the sample, which is smooth, and `easeToFlock` removes the remaining offset.
@@ -123,17 +128,18 @@ export class Camera {
     }
     const [x, y] = [quantile(xs, 0.5), quantile(ys, 0.5)];
     const distances = xs.map((_, i) => Math.hypot(xs[i] - x, ys[i] - y));
-    const extent = Math.max(MARGIN * quantile(distances, 0.9), MIN_EXTENT * this.#commRadius);
+    const most = quantile(distances, 0.9);
+    const all = Math.min(STRAGGLER_MARGIN * quantile(distances, 1), MAX_STRAGGLER_FACTOR * most);
+    const extent = Math.max(MARGIN * most, all, MIN_EXTENT * this.#commRadius);
     this.#firstExtent ||= Math.max(extent, USUAL_EXTENT * this.#commRadius);
     const farthest = landmarks.reduce(
       (far, mark) => Math.max(far, mark.moves ? Math.hypot(mark.x - x, mark.y - y) : 0),
       0,
     );
-    const most = Math.max(MAX_SPREAD_FACTOR * this.#firstExtent, MAX_PLACES_FACTOR * farthest);
-    const flock = { x, y, radius: Math.min(extent, most) };
+    const limit = Math.max(MAX_SPREAD_FACTOR * this.#firstExtent, MAX_PLACES_FACTOR * farthest);
+    const flock = { x, y, radius: Math.min(extent, limit) };
     const heading = sum.speed ? [sum.x / sum.speed, sum.y / sum.speed] : [0, 0]; // of length 1 if all velocities agree
-    const marks = landmarks.filter(({ moves }) => !moves);
-    this.#frame(flock, heading, [...listDisks(panel), ...marks]);
+    this.#frame(flock, heading, [...listDisks(panel), ...landmarks]);
   }
 
   /** Move along with the followed agent, given its place, and set centre and size of the view. */
@@ -154,15 +160,15 @@ export class Camera {
       [x + extent, y + extent],
     ];
     const unit = Math.max(extent, USUAL_EXTENT * this.#commRadius);
-    const most = MAX_LANDMARK_EXTENT * unit;
     for (const mark of landmarks) {
       const offset = [mark.x - x, mark.y - y];
       const distance = Math.hypot(...offset);
       const direction = distance ? (offset[0] * heading[0] + offset[1] * heading[1]) / distance : 0;
-      const reach = unit * (REACH + REACH_AHEAD * Math.max(direction, 0));
+      const reach = unit * (mark.isAim ? AIM_REACH : REACH + REACH_AHEAD * Math.max(direction, 0));
+      const most = mark.moves ? Infinity : unit * (mark.isAim ? MAX_AIM_EXTENT : MAX_LANDMARK_EXTENT);
       const gap = Math.max(distance - mark.radius - extent, 0);
       // From 1 to 0 over the farther half of the reach, so that the view does not jump.
-      const weight = Math.min(Math.max(2 - (2 * gap) / reach, 0), 1);
+      const weight = mark.moves ? 1 : Math.min(Math.max(2 - (2 * gap) / reach, 0), 1);
       const half = mark.radius + LANDMARK_MARGIN * unit;
       for (let k = 0; k < 2; k++) {
         const [first, last] = [Math.max(offset[k] - half, -most), Math.min(offset[k] + half, most)];
@@ -194,18 +200,19 @@ export class Camera {
   /**
    * Ease towards the flock for `seconds` of real time, and towards the scale that fits it unless the user has zoomed.
    * The first call arrives at once, and every call if the system asks for less motion. Nothing changes before `trackFlock`, or if the camera does not follow or is held.
-   * @param {number} coveredPixels css pixels above and below the flock that titles and buttons may cover
+   * @param {number[]} covered css pixels above and below the flock that titles and buttons may cover
    */
-  easeToFlock(seconds, viewport, coveredPixels = 0) {
+  easeToFlock(seconds, viewport, [above, below] = [0, 0]) {
     if (!this.#middle || !this.following || (this.isHeld && !this.#skipEasing)) return;
     const step = this.#skipEasing || reducedMotion.matches ? 1 : 1 - Math.exp(-seconds / EASE_SECONDS);
     this.#skipEasing = false;
+    if (this.fitting) {
+      const height = Math.max(viewport.height - above - below, 0.6 * viewport.height);
+      const fit = clampScale(Math.min(viewport.width / (2 * this.#halfSize[0]), height / (2 * this.#halfSize[1])));
+      this.scale *= (fit / this.scale) ** step;
+    }
     this.x += step * (this.#middle[0] - this.x);
-    this.y += step * (this.#middle[1] - this.y);
-    if (!this.fitting) return;
-    const height = Math.max(viewport.height - coveredPixels, 0.6 * viewport.height);
-    const fit = clampScale(Math.min(viewport.width / (2 * this.#halfSize[0]), height / (2 * this.#halfSize[1])));
-    this.scale *= (fit / this.scale) ** step;
+    this.y += step * (this.#middle[1] + (above - below) / 2 / this.scale - this.y);
   }
 
   /** Drag the world by css pixels, y down; the camera then no longer follows the flock. */

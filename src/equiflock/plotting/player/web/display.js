@@ -9,6 +9,8 @@ import { PALETTES } from "./palettes.js";
 import { SuccessLine } from "./success.js";
 
 const TITLE_MARGIN_PX = 8; // css pixels above a title
+const UNSEEN_TOP = 0.4; // middle of the text that all are out of view, as a share of a panel's height ..
+const UNSEEN_TOP_BELOW_OUTCOME = 0.43; // .. and of narrow panels, in which outcomes take two lines
 
 /** Titles and notes over the panels, the legends, and the plots beside them. */
 export class Display {
@@ -62,7 +64,7 @@ export class Display {
     this.#unseen.replaceChildren(
       ...flights.map((_, i) => {
         const button = make("button", { onclick: () => showAll(i) }, "Show all");
-        return make("p", { hidden: true }, "All agents are out of view.", button);
+        return make("p", { hidden: true }, "All are out of view.", button);
       }),
     );
     this.#titles.replaceChildren(
@@ -76,15 +78,18 @@ export class Display {
 
   /**
    * Position titles at the top of their panels (css pixels), between the corners, and "out of view" texts in the
-   * middle.
+   * middle: in shares of the picture, which a printer may scale.
    */
   positionTitles(viewports) {
+    const unseenTop = viewports.length > 1 ? UNSEEN_TOP_BELOW_OUTCOME : UNSEEN_TOP;
+    const { clientWidth, clientHeight } = this.#root;
+    const [across, down] = [clientWidth, clientHeight].map((size) => (pixels) => `${(100 * pixels) / (size || 1)}%`);
     viewports.forEach(({ x, y, width, height }, i) => {
-      const left = `${x + width / 2}px`;
+      const left = across(x + width / 2);
       // The style sheet defines the width of the corners.
-      const maxWidth = `calc(${width}px - 2 * var(--corner))`;
-      Object.assign(this.#titles.children[i].style, { left, top: `${y + TITLE_MARGIN_PX}px`, maxWidth });
-      Object.assign(this.#unseen.children[i].style, { left, top: `${y + 0.4 * height}px`, maxWidth });
+      const maxWidth = `calc(${across(width)} - 2 * var(--corner))`;
+      Object.assign(this.#titles.children[i].style, { left, top: `calc(${down(y)} + ${TITLE_MARGIN_PX}px)`, maxWidth });
+      Object.assign(this.#unseen.children[i].style, { left, top: down(y + unseenTop * height), maxWidth });
     });
   }
 

@@ -5,6 +5,8 @@ import { BAND_VERTICES, MARK_VERTICES, RING_VERTICES, TEXTURE_WIDTH } from "./sh
 
 /** Kinds and shapes, in the order of the codes in a frame. A kind is also the name of its colour in a palette. */
 export const MARK_KINDS = ["goal", "place", "gate", "wall"];
+/** To which the flock flies. */
+const AIMS = ["goal", "gate"];
 const CIRCLE = 0,
   POINT = 1,
   SEGMENT = 2;
@@ -32,12 +34,13 @@ export function listMarkKinds({ markCodes }) {
   return present.map((kind) => [kind, LEGEND[kind]]);
 }
 
-/** Return the marks for a camera, {x, y, radius, moves} in world coordinates; segments by their ends. */
+/** Return the marks for a camera, {x, y, radius, moves, isAim} in world coordinates; segments by their ends. */
 export function listLandmarks(panel) {
   const [x, y] = panel.origin;
-  return listMarks(panel).flatMap(({ shape, moves, numbers: [u, v, third, fourth] }) => {
-    const first = { x: x + u, y: y + v, radius: shape === CIRCLE ? third : 0, moves };
-    return shape === SEGMENT ? [first, { x: x + third, y: y + fourth, radius: 0, moves }] : [first];
+  return listMarks(panel).flatMap(({ kind, shape, moves, numbers: [u, v, third, fourth] }) => {
+    const isAim = AIMS.includes(kind);
+    const first = { x: x + u, y: y + v, radius: shape === CIRCLE ? third : 0, moves, isAim };
+    return shape === SEGMENT ? [first, { ...first, x: x + third, y: y + fourth }] : [first];
   });
 }
 

@@ -32,9 +32,10 @@ export function addToLoop(player) {
   isRunning = true;
 }
 
-/** Show all players of the page in a theme, "dark" or "light". */
+/** Show all players of the page in a theme, "dark" or "light", and tell the page so by an event, `equiflock-theme`. */
 export function setThemeOfAll(theme) {
   for (const player of players) player.theme = theme;
+  dispatchEvent(new CustomEvent("equiflock-theme", { detail: theme }));
 }
 
 /** Advance the timelines with a player in sight, once each, and draw these players. */

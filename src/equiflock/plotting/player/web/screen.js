@@ -18,6 +18,8 @@ const MAX_EASE_SECONDS = 0.1;
 export class Screen {
   /** One for each panel; empty before the first flight. */
   cameras = [];
+  /** Names of the panels' controllers, without options that are set in flight. */
+  controllers = [];
   /** The communication radius R. */
   commRadius = 1;
   /** Whether a pointer is pressed, which stops the cameras. */
@@ -36,7 +38,7 @@ export class Screen {
   #onUpdate;
   #redrawUntil = 0;
   /** Css pixels above and below the flock that titles and buttons may cover, from the style sheet. */
-  #coveredPixels = 0;
+  #covered = [0, 0];
 
   /**
    * @param {HTMLElement} root parent of the canvas, which is created if there is none, and of titles and legends
@@ -52,7 +54,7 @@ export class Screen {
     this.#onUpdate = onUpdate;
     canvas.addEventListener("webglcontextrestored", () => this.requestRedraw());
     new ResizeObserver(() => {
-      this.#coveredPixels = parseFloat(getComputedStyle(canvas).getPropertyValue("--covered"));
+      this.#covered = getComputedStyle(canvas).getPropertyValue("--covered").trim().split(" ").map(Number);
       this.#scene.resize();
       if (this.cameras.length) this.#display.positionTitles(this.viewports);
       this.requestRedraw();
@@ -107,6 +109,7 @@ export class Screen {
   begin(flights, commRadius) {
     this.commRadius = commRadius;
     this.cameras = flights.map(() => new Camera(commRadius));
+    this.controllers = flights.map(({ controller }) => controller);
     this.#picture = { frame: null, ahead: 0 };
     this.#history.clear();
     this.#scene.clearTrails();
@@ -176,7 +179,7 @@ export class Screen {
     frame.panels.forEach((panel, i) => {
       this.cameras[i].isHeld = this.isHeld;
       this.cameras[i].trackFlock(panel, panel.hasEnded ? 0 : ahead, listLandmarks(panel));
-      this.cameras[i].easeToFlock(seconds, views[i], this.#coveredPixels);
+      this.cameras[i].easeToFlock(seconds, views[i], this.#covered);
     });
     Camera.shareScale(this.cameras);
     this.#display.showGridSpacing(computeVisibleSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
