@@ -105,7 +105,7 @@ def test_the_bar_of_a_breakpoint_is_as_long_as_its_level_and_marks_the_best_base
 
 def test_rows_without_result_say_why(tmp_path: Path) -> None:
     html = write(make_card(), tmp_path)
-    cells = re.findall(r"<tr><td>title of none</td><td>mine</td>(.*?)</tr>", html)
+    cells = re.findall(r"<tr><td[^>]*>title of none</td><td[^>]*>mine</td>(.*?)</tr>", html)
     assert len(cells) == 1
     assert BROKEN in cells[0]
     assert "no result" in cells[0]
@@ -164,8 +164,7 @@ def test_verdicts_follow_from_success_rates() -> None:
     [
         ("found", "34% [31%, 37%]", "holds to 34% [31%, 37%]"),
         ("holds", "20 ms or more", "holds to 20 ms or more"),
-        ("fails", "below 2 ms", "fails from 2 ms on"),
-        ("fails", "above 300 R/s²", "fails from 300 R/s² on"),
+        ("fails", "not even at 2 ms [2 ms, 4 ms]", "fails even at 2 ms [2 ms, 4 ms]"),
     ],
 )
 def test_breakpoints_are_sentences(status: str, text: str, sentence: str) -> None:

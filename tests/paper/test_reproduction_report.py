@@ -47,7 +47,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: object) -> None:
         self.seen.append(tag)
-        if tag not in ("img", "meta", "br"):
+        if tag not in ("img", "meta", "br", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

@@ -40,10 +40,10 @@ def write_card_page(card: Card, flights: Flights, path: str | os.PathLike[str]) 
             no player.
         path: file to write, replacing an existing one.
     """
-    judged = card.judged
+    judged = [each for each in card.judged if not each.error]
     labels = {each.name: each.label for each in card.controllers}
     page = HtmlReport(
-        f"Report card of {_join([each.label for each in judged])}",
+        f"Report card of {_join([each.label for each in card.judged])}",
         f"Profile “{card.profile}”, seed {card.seed}: {len(card.rows)} rows and {len(card.breakpoints)} breakpoints. "
         "All controllers fly the same random flocks.",
     )
@@ -89,16 +89,18 @@ def classify(result: RowResult | None) -> Kind:
 
 
 def describe_card(card: Card) -> str:
-    """Return the verdict: each judged controller's score beside the best baseline's, and in how many rows it holds."""
+    """Return the verdict: each judged controller's score, in how many rows it holds, and the best baseline's score."""
     sentences = []
-    baselines = [each for each in card.controllers if each.role == "baseline" and each.name in card.scores]
-    best = max(baselines, key=lambda each: card.scores[each.name].value, default=None)
     for each in card.judged:
         held = sum(classify(row.results.get(each.name)) == "holds" for row in card.rows)
-        rows = f"holds in {held} of {len(card.rows)} rows" if card.rows else "has no rows"
-        found = card.scores.get(each.name)
-        sentences.append(f"{each.label} {f'scores {_format_score(found)}' if found else 'has no score'} and {rows}.")
-    if best:
+        score = f"scores {_format_score(card.scores[each.name])}" if each.name in card.scores else "has no score"
+        sentences.append(
+            f"{each.label} could not be judged."
+            if each.error
+            else f"{each.label} {score} and holds in {held} of {len(card.rows)} rows."
+        )
+    baselines = [each for each in card.controllers if each.role == "baseline" and each.name in card.scores]
+    if best := max(baselines, key=lambda each: card.scores[each.name].value, default=None):
         sentences.append(f"The best baseline, {best.label}, scores {_format_score(card.scores[best.name])}.")
     return " ".join(sentences)
 
@@ -127,14 +129,14 @@ def _build_score_group(card: Card, series: Mapping[str, int]) -> BarGroup:
         bars.append(Bar(each.label, score.value, _format_score(score), score.low, score.high, series[each.label]))
     # Scores below that of the worst law have no bar.
     top = max(end for end in ends if math.isfinite(end))
-    return BarGroup("Score", bars, (0.0, top), ("worst law: 0", "expert: 1" if top == 1.0 else f"{top:.2f}"))
+    return BarGroup("Overall score", bars, (0.0, top), ("worst law: 0", "expert: 1" if top == 1.0 else f"{top:.2f}"))
 
 
 def _build_breakpoint_group(card: Card, point: CardBreakpoint, series: Mapping[str, int]) -> BarGroup | None:
     """Return a bar for each judged controller, and the best baseline as reference; None without any result."""
     bars = []
     for each in card.judged:
-        if each.name in point.results:
+        if not each.error and each.name in point.results:
             found = point.results[each.name][HIGH]
             bars.append(
                 Bar(
@@ -147,7 +149,7 @@ def _build_breakpoint_group(card: Card, point: CardBreakpoint, series: Mapping[s
                     found.status == "holds",
                 )
             )
-        elif remark := point.remarks.get(each.name, each.error):
+        elif not each.error and (remark := point.remarks.get(each.name)):
             bars.append(Bar(each.label, None, f"no result: {remark}", series=series[each.label]))
     if not bars:
         return None
@@ -201,7 +203,9 @@ def _add_flights(page: HtmlReport, card: Card, flights: Flights) -> dict[str, st
         "A typical success and a typical failure of each row: of the flights that succeed or fail, the one with the "
         "median final velocity variance. Point at a curve to read it, click it to enlarge it."
     )
-    ids = page.add_flight_menu(choices, caption, compact=True)
+    # The first entry with a success and a failure has more to see than the first.
+    selected = next((k for k, choice in enumerate(choices) if "," in choice.note), 0)
+    ids = page.add_flight_menu(choices, caption, compact=True, selected=selected)
     first_ids: dict[str, str] = {}
     for row_name, entry in zip(rows, ids, strict=True):
         first_ids.setdefault(row_name, entry)
@@ -224,20 +228,28 @@ def _add_breakpoint_table(page: HtmlReport, card: Card, labels: Mapping[str, str
     if not card.breakpoints:
         return
     page.add_heading("Breakpoints")
-    for point in card.breakpoints:
-        page.add_note(_capitalize(point.title), point.verdict)
+    errors = {each.name for each in card.controllers if each.error}
     rows: list[list[str | Chip | Cell]] = []
     for point in card.breakpoints:
         for name, label in labels.items():
+            if name in errors:
+                continue
             if name in point.results:
                 found = point.results[name]
                 cells = [Cell(found[key].text, found[key].value) if key in found else "-" for key in (HIGH, LOW)]
-                rows.append([point.title, label, *cells, str(point.flocks), point.settings])
+                rows.append([point.title, label, *cells])
             elif name in point.remarks:
-                rows.append([point.title, label, f"no result: {point.remarks[name]}", "", "", point.settings])
-    header = ["disturbance", "controller", f"{HIGH}% succeed up to", f"{LOW}% succeed up to", "flights per level"]
-    page.add_table([*header, "settings"], rows, align_left=True)
+                rows.append([point.title, label, f"no result: {point.remarks[name]}", ""])
+    page.add_table(
+        ["disturbance", "controller", f"{HIGH}% succeed up to", f"{LOW}% succeed up to"], rows, align_left=True
+    )
+    page.add_caption("With 95% intervals.")
     with page.fold("All levels that were flown"):
+        settings = [
+            [point.title, f"{point.mild_text} to {point.hard_text}", str(point.flocks), point.settings]
+            for point in card.breakpoints
+        ]
+        page.add_table(["disturbance", "range", "flights per level", "settings"], settings, align_left=True)
         levels: list[list[str | Chip | Cell]] = [
             [point.title, labels[name], f"{level:.6g}", f"{rate:.1%}"]
             for point in card.breakpoints
@@ -257,19 +269,24 @@ def _add_group(page: HtmlReport, card: Card, group: str, entries: Mapping[str, s
     ]
     page.add_heading(group)
     for row in rows:
-        chips = [_make_chip(row, each, len(card.judged) > 1) for each in card.judged]
+        chips = [_make_chip(row, each, len(card.judged) > 1) for each in card.judged if not each.error]
         page.add_note(_capitalize(row.title), row.verdict, chips, entries.get(row.name, ""))
+    # A column for reasons only where there are some.
+    flown = [each for each in card.controllers if not each.error]
+    has_remarks = any(row.results[each.name].remark for row in rows for each in flown if each.name in row.results)
     table: list[list[str | Chip | Cell]] = []
     for row in rows:
-        for each in card.controllers:
+        for each in flown:
             result = row.results.get(each.name)
             if result is None:
                 continue
             title = Cell(row.title, flight=entries.get(row.name, "") if each.role == "judged" else "")
             score = "-" if result.score is None else Cell(_format_score(result.score), result.score.value)
             cells = [_format_metric(result, name) for name in metrics]
-            table.append([title, each.label, Chip(classify(result), _name_result(result)), score, *cells])
-    page.add_table(["condition", "controller", "verdict", "score", *(_mark(card, name) for name in metrics)], table)
+            remark = [result.remark] if has_remarks else []
+            table.append([title, each.label, Chip(classify(result), _name_result(result)), *remark, score, *cells])
+    header = ["condition", "controller", "verdict", *(["why there is no result"] if has_remarks else []), "score"]
+    page.add_table([*header, *(_mark(card, name) for name in metrics)], table)
     rules = dict.fromkeys(row.success_rule for row in rows)
     page.add_caption(
         f"A flight succeeds if {_join(list(rules), 'or, by row, if')}. Medians or shares over flights, with 95% "
@@ -299,9 +316,7 @@ def _name_result(result: RowResult | None) -> str:
 
 
 def _format_metric(result: RowResult, name: str) -> str | Cell:
-    """Return a metric with its interval; why there is no result in the column of the success rate."""
-    if result.remark:
-        return result.remark if name == SUCCESS else "-"
+    """Return a metric with its interval."""
     found = result.metrics.get(name)
     if found is None:
         return "-"
@@ -311,7 +326,7 @@ def _format_metric(result: RowResult, name: str) -> str | Cell:
 def _mark(card: Card, metric: str) -> str:
     """Return the title of a metric with an arrow in the direction of better values."""
     direction = card.larger_is_better.get(metric)
-    return card.metric_titles[metric] + ("" if direction is None else " ↑" if direction else " ↓")
+    return card.metric_titles[metric] + ("" if direction is None else "\u00a0↑" if direction else "\u00a0↓")
 
 
 def _add_facts(page: HtmlReport, card: Card) -> None:

@@ -188,7 +188,7 @@ def _build_breakpoint_result(disturbance: Disturbance, row: Any) -> BreakpointRe
     text = disturbance.format_level(value)
     interval = f"[{disturbance.format_level(low)}, {disturbance.format_level(high)}]"
     if row.status == "fails":
-        text = f"below {text}" if disturbance.mild < disturbance.hard else f"above {text}"
+        text = f"not even at {text}"
     elif row.status == "holds":
         text = f"{text} or more" if disturbance.mild < disturbance.hard else f"{text} or less"
     return BreakpointResult(row.status, value, low, high, text if low == high else f"{text} {interval}")
@@ -242,7 +242,7 @@ def write_breakpoint_verdict(point: CardBreakpoint, controllers: Sequence[Contro
 def describe_breakpoint(found: BreakpointResult) -> str:
     """Return a breakpoint as the end of a sentence, such as "holds to 34% [31%, 37%]"."""
     if found.status == "fails":
-        return f"fails from {found.text.removeprefix('below ').removeprefix('above ')} on"
+        return f"fails {found.text.removeprefix('not ')}"
     return f"holds to {found.text}"
 
 

@@ -28,8 +28,10 @@ from equiflock.simulation.trajectory import Trajectory
 MEDIA_TYPES = {".png": "image/png", ".gif": "image/gif", ".mp4": "video/mp4"}
 REPORT_DIR = Path(__file__).parent / "report"
 Kind = Literal["holds", "partly", "fails", "open"]
-PRINTED_CHARACTERS = 95
-"""Characters of a table's row that fit a sheet of A4 at the usual size; the text of wider tables is smaller."""
+PRINTED_CHARACTERS, WIDE_CHARACTERS = 95, 140
+"""Characters of a table's row that fit a sheet of A4, upright and turned; the text of wider tables is smaller."""
+PRINTED_POINTS, LEAST_POINTS = 8.5, 5.0
+"""Usual and least size of the text of printed tables."""
 OTHER_SERIES = 0, 5, 7, 3
 """Places in `Palette.groups` of the colours of the series from the fifth on; theme.css has the first four."""
 SIGNS = {
@@ -119,22 +121,24 @@ class HtmlReport:
     ) -> None:
         """Add a table, which a click on a heading sorts.
 
-        The first column is aligned left; the others right, or also left with `align_left`. A column is sorted by
-        numbers if all its cells start with one; empty cells come last.
+        Numbers are aligned right, texts left, and with `align_left` all cells left, as of sentences. A column is sorted
+        by numbers if all its cells start with one; empty cells come last.
         """
         kind = ' class="left"' if align_left else ""
         is_numeric = [
             all(_read_value(cell) is not None or str(_get_text(cell)) in EMPTY_CELLS for cell in column)
             for column in zip(*rows, strict=True)
         ]
-        head = "".join(f'<th scope="col">{escape(text)}</th>' for text in header)
+        kinds = [_describe_column(column) for column in zip(*rows, strict=True)] or [""] * len(header)
+        head = "".join(f'<th scope="col"{kind}>{escape(text)}</th>' for text, kind in zip(header, kinds, strict=True))
         body = "".join(
-            f"<tr>{''.join(_format_cell(*pair) for pair in zip(row, is_numeric, strict=True))}</tr>" for row in rows
+            f"<tr>{''.join(_format_cell(*each) for each in zip(row, is_numeric, kinds, strict=True))}</tr>"
+            for row in rows
         )
         table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        size = _choose_print_size([header, *([_get_text(cell) for cell in row] for row in rows)])
+        print_layout = _choose_print_layout([header, *([_get_text(cell) for cell in row] for row in rows)])
         label = escape(f"Table: {self._heading}", quote=True)
-        self.parts.append(f'<div class="scroll"{size} tabindex="0" role="region" aria-label="{label}">{table}</div>')
+        self.parts.append(f'<div {print_layout} tabindex="0" role="region" aria-label="{label}">{table}</div>')
 
     def add_charts(self, panels: Sequence[CurvePanel], caption: str = "") -> None:
         """Add charts of curves with bands, side by side if there is room, with a caption below."""
@@ -177,16 +181,22 @@ class HtmlReport:
         self.has_players = True
 
     def add_flight_menu(
-        self, choices: Sequence[FlightChoice], caption: str, *, links: bool = False, compact: bool = False
+        self,
+        choices: Sequence[FlightChoice],
+        caption: str,
+        *,
+        links: bool = False,
+        compact: bool = False,
+        selected: int = 0,
     ) -> list[str]:
         """Embed one player and a list of flights to choose from, with a caption below; return the ids of the entries.
 
         The flights of an entry, such as a success and a failure, play together. A `Cell` with the id of an entry leads
-        to it. `compact` makes the entries smaller, for a menu of dozens. Raise InputError if there is no entry, or the
-        flocks are too large.
+        to it. The player has the entry `selected` at first. `compact` makes the entries smaller, without links, for a
+        menu of dozens. Raise InputError if there is no entry, or the flocks are too large.
         """
         key = self._make_key("flights")
-        self.parts.append(embed_flight_menu(choices, key, links=links, compact=compact))
+        self.parts.append(embed_flight_menu(choices, key, links=links, compact=compact, selected=selected))
         self.add_caption(caption)
         self.has_players = True
         return [f"{key}-{k}" for k in range(len(choices))]
@@ -279,26 +289,40 @@ def _read_value(cell: str | Chip | Cell) -> float | None:
     return float(number[1].replace(",", "").replace("−", "-").replace("∞", "inf")) if number else None
 
 
-def _format_cell(cell: str | Chip | Cell, is_numeric: bool) -> str:
-    """Return the HTML of a cell."""
+def _describe_column(cells: Sequence[str | Chip | Cell]) -> str:
+    """Return the class attribute of the cells of a column, "" for one of numbers."""
+    is_text = any(
+        isinstance(cell, Chip) or (_read_value(cell) is None and _get_text(cell) not in EMPTY_CELLS) for cell in cells
+    )
+    return ' class="text"' if is_text else ""
+
+
+def _format_cell(cell: str | Chip | Cell, is_numeric: bool, kind: str) -> str:
+    """Return the HTML of a cell, with the class attribute of its column."""
     value = _read_value(cell) if is_numeric else None
     # JavaScript has another name for infinity.
     attribute = "" if value is None else f' data-value="{value!r}"'.replace("inf", "Infinity")
     content = _draw_chip(cell) if isinstance(cell, Chip) else escape(_get_text(cell)).replace("\n", "<br>")
     if isinstance(cell, Cell) and cell.flight:
         content = f'<a href="#{escape(cell.flight, quote=True)}">{content}</a>'
-    return f"<td{attribute}>{content}</td>"
+    return f"<td{kind}{attribute}>{content}</td>"
 
 
-def _choose_print_size(rows: Sequence[Sequence[str]]) -> str:
-    """Return a style attribute with a smaller size for the print of a wide table, "" for others."""
+def _choose_print_layout(rows: Sequence[Sequence[str]]) -> str:
+    """Return class and style of a table's box: if it is wide, it is printed on turned sheets and in smaller letters.
+
+    Where these would be too small, words are broken.
+    """
     widths = [
         max(len(word) for cell in column for word in (cell.split() or [""])) for column in zip(*rows, strict=True)
     ]
     characters = sum(widths) + 2 * len(widths)
-    if characters <= PRINTED_CHARACTERS:
-        return ""
-    return f' style="--print-size: {max(8.5 * PRINTED_CHARACTERS / characters, 4.5):.1f}pt"'
+    is_wide = characters > 1.2 * PRINTED_CHARACTERS
+    room = WIDE_CHARACTERS if is_wide else PRINTED_CHARACTERS
+    points = PRINTED_POINTS * min(room / characters, 1.0)
+    kinds = "scroll" + " wide" * is_wide + " crowded" * (points < LEAST_POINTS)
+    style = "" if points == PRINTED_POINTS else f' style="--print-size: {max(points, LEAST_POINTS):.1f}pt"'
+    return f'class="{kinds}"{style}'
 
 
 def _embed_media(path: Path, caption: str) -> str:

@@ -125,12 +125,15 @@ def draw_curves(panel: CurvePanel, key: str, series: Mapping[str, int]) -> str:
 def draw_bars(title: str, groups: Sequence[BarGroup], key: str, reference_name: str = "") -> str:
     """Return a figure of bars with intervals; `reference_name` explains the reference marks."""
     names = list(dict.fromkeys((bar.series, bar.name) for group in groups for bar in group.bars))
+    has_references = any(group.reference is not None for group in groups)
     legend = [
         f'<li class="s{series % SERIES_COUNT}">{SWATCH}<span>{escape(name)}</span></li>' for series, name in names
     ]
-    if any(group.reference is not None for group in groups):
+    if len(groups) == 1 and not has_references:
+        legend = []  # the names are beside the bars
+    if has_references:
         legend.append(f"<li>{MARK_KEY}<span>{escape(reference_name or 'reference')}</span></li>")
-    body = "".join(_draw_group(group, f"{key}-{k}", len(names) > 1) for k, group in enumerate(groups))
+    body = "".join(_draw_group(group, f"{key}-{k}", len(names) > 1, len(groups) > 1) for k, group in enumerate(groups))
     return (
         f'<figure class="chart bars"><figcaption><b>{escape(title)}</b></figcaption>'
         + (f'<ul class="legend">{"".join(legend)}</ul>' if len(legend) > 1 else "")
@@ -144,20 +147,24 @@ MARK = '<path class="mark" d="M0-10V10M-5.5 0L0-6.5L5.5 0L0 6.5z"/>'
 MARK_KEY = f'<svg class="key" aria-hidden="true" viewBox="-11 -11 22 22">{MARK}</svg>'
 
 
-def _draw_group(group: BarGroup, key: str, shows_names: bool) -> str:
+def _draw_group(group: BarGroup, key: str, shows_names: bool, shows_label: bool) -> str:
     """Return the bars of a group, each with its text, and their axis."""
     rows = "".join(_draw_bar(group, bar, f"{key}-{k}", shows_names) for k, bar in enumerate(group.bars))
-    label = f'<p class="bar-label">{escape(group.label)}</p>' if shows_names else ""
-    return (
-        f'<div class="bar-group">{label}{rows}'
-        f'<p class="bar-ends" aria-hidden="true"><span>{escape(group.ends[0])}</span>'
-        f"<span>{escape(group.ends[1])}</span></p></div>"
-    )
+    label = f'<p class="bar-label">{escape(group.label)}</p>' if shows_names and shows_label else ""
+    spans = "".join(f"<span>{escape(end)}</span>" for end in group.ends)
+    has_bars = any(bar.value is not None for bar in group.bars)
+    ends = f'<p class="bar-ends" aria-hidden="true">{spans}</p>' if has_bars else ""
+    return f'<div class="bar-group">{label}{rows}{ends}</div>'
 
 
 def _draw_bar(group: BarGroup, bar: Bar, key: str, shows_name: bool) -> str:
     """Return one bar with whisker, reference mark and text, which has the focus by Tab and shows all in a tooltip."""
-    end = 0.0 if bar.value is None else group.find_place(bar.value)
+    kind, name = ("name", bar.name) if shows_name else ("name label", group.label)
+    texts = f'<span class="{kind}">{escape(name)}</span><span class="value">{escape(bar.text)}</span>'
+    row = f'<div class="bar-row s{bar.series % SERIES_COUNT}">{texts}'
+    if bar.value is None:
+        return f"{row}</div>"
+    end = group.find_place(bar.value)
     shapes = [
         f'<rect class="track" width="100%" height="100%" rx="3"/><rect class="bar" width="{end:.2f}%" '
         'height="100%" rx="3"/>'
@@ -177,11 +184,8 @@ def _draw_bar(group: BarGroup, bar: Bar, key: str, shows_name: bool) -> str:
         place = group.find_place(group.reference)
         shapes.append(f'<svg x="{place:.2f}%" y="50%" overflow="visible">{MARK}</svg>')
     text = f"{bar.text}; {group.reference_text}" if group.reference_text else bar.text
-    kind, name = ("name", bar.name) if shows_name else ("name label", group.label)
     return (
-        f'<div class="bar-row s{bar.series % SERIES_COUNT}"><span class="{kind}">{escape(name)}</span>'
-        f'<span class="value">{escape(bar.text)}</span>'
-        f'<svg role="img" tabindex="0" aria-labelledby="{key}-title" aria-describedby="{key}-text">'
+        f'{row}<svg role="img" tabindex="0" aria-labelledby="{key}-title" aria-describedby="{key}-text">'
         f'<title id="{key}-title">{escape(f"{group.label}, {bar.name}")}</title>'
         f'<desc id="{key}-text">{escape(text)}</desc>{"".join(shapes)}</svg>'
         f'<span class="tip" aria-hidden="true">{escape(f"{bar.name}: {text}")}</span></div>'

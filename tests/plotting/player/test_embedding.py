@@ -117,9 +117,9 @@ def test_the_bundle_has_each_module_after_its_imports() -> None:
 
 
 def unpack_menu(html: str) -> list[tuple[dict[str, Any], list[ReadFrame]]]:
-    """Return the contents of a menu's entries and their frames, without that of its player."""
-    texts = re.findall(r'<script type="application/json">.*?</script>', html)[1:]
-    return [unpack(text) for text in texts]
+    """Return the contents of a menu's entries and their frames; that of the selected one is in the player."""
+    player, *entries = re.findall(r'<script type="application/json">.*?</script>', html)
+    return [unpack(player if "></" in entry else entry) for entry in entries]
 
 
 def test_a_menu_has_every_entry_and_its_player_the_first() -> None:

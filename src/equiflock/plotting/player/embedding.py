@@ -97,12 +97,14 @@ class FlightChoice:
     """Simulated seconds per second."""
 
 
-def embed_flight_menu(choices: Sequence[FlightChoice], key: str, *, links: bool = False, compact: bool = False) -> str:
+def embed_flight_menu(
+    choices: Sequence[FlightChoice], key: str, *, links: bool = False, compact: bool = False, selected: int = 0
+) -> str:
     """Return HTML with one player and a list of flights, which a report's script loads into it; texts are data.
 
     The menu takes a single WebGL context, of which browsers have few. Its inputs have the ids `key`-0, `key`-1, ..;
-    `links` draws the communication graph at first; `compact` makes the entries smaller, for a menu of dozens. Raise
-    InputError if there is no entry or one does not fit.
+    the player has the entry `selected` at first. `links` draws the communication graph at first; `compact` makes the
+    entries smaller, without links, for a menu of dozens. Raise InputError if there is no entry or one does not fit.
     """
     if not choices:
         raise InputError("a menu of flights needs at least one entry; got none")
@@ -114,17 +116,19 @@ def embed_flight_menu(choices: Sequence[FlightChoice], key: str, *, links: bool 
     labels = []
     for k, choice in enumerate(choices):
         note = f"<small>{escape(choice.note)}</small>" if choice.note else ""
-        checked = " checked" if k == 0 else ""
+        checked = " checked" if k == selected else ""
         if choice.group and (k == 0 or choice.group != choices[k - 1].group):
             labels.append(f"<p>{escape(choice.group)}</p>")
         labels.append(
             f'<label><input type="radio" name="{key}" id="{key}-{k}" autocomplete="off"{checked}>'
             f"{escape(choice.name)}{note}</label>"
         )
-    scripts = "".join(f'<script type="application/json">{to_script_json(content)}</script>' for content in contents)
+    # The player has the content of the selected one.
+    texts = ["" if k == selected else to_script_json(content) for k, content in enumerate(contents)]
+    scripts = "".join(f'<script type="application/json">{text}</script>' for text in texts)
     return (
         f'<div class="flight-menu"><fieldset class="flight-list"><legend>Flights</legend><div>{"".join(labels)}</div>'
-        f"</fieldset>{_build_element(contents[0])}{scripts}</div>"
+        f"</fieldset>{_build_element(contents[selected])}{scripts}</div>"
     )
 
 
