@@ -46,7 +46,7 @@ MARGIN_FLOCKS = {12: 20, 100: 6, 1600: 1}
 LIMITED: Mapping[str, float] = {"packet_loss": 0.2, "max_acceleration": 30.0}
 ENVIRONMENTS: Mapping[str, Mapping[str, float]] = {
     "ideal": {},
-    "|a| <= 30": {"max_acceleration": 30.0},
+    "accelerations up to 30": {"max_acceleration": 30.0},
     "and 20% packet loss": LIMITED,
     "and one step of delay": {**LIMITED, "delay": 1},
 }

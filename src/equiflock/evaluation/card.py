@@ -25,7 +25,7 @@ Role = Literal["judged", "baseline", "reference"]
 
 @dataclass(frozen=True)
 class ControllerFacts:
-    """A controller of a card, and what is known of it without flights."""
+    """A controller of a card, with its properties that need no flights."""
 
     name: str
     """As `load` takes it."""

@@ -330,7 +330,7 @@ def _mark(card: Card, metric: str) -> str:
 
 
 def _add_facts(page: HtmlReport, card: Card) -> None:
-    """Add what is known of the controllers without flights."""
+    """Add the table of the controllers' properties that need no flights."""
     page.add_heading("Controllers")
     rows: list[list[str | Chip | Cell]] = [
         [
