@@ -234,7 +234,9 @@ class _Axis:
             factors = (1, 2, 5) if self.high < 50 * self.low else (1,)
             found = [factor * 10.0**decade for decade in decades for factor in factors]
             found = [tick for tick in found if self.low <= tick <= self.high]
-            return found[:: -(-len(found) // (LABELLED_TICKS + 2)) or 1]
+            if len(found) > 2:
+                return found[:: -(-len(found) // (LABELLED_TICKS + 2))]
+            # Within a narrow range, even steps are round numbers.
         step = (self.high - self.low) / LABELLED_TICKS
         size = 10.0 ** math.floor(math.log10(step))
         step = next(factor * size for factor in (1, 2, 5, 10) if factor * size >= step * 0.999)
