@@ -61,9 +61,9 @@ def write_card_page(card: Card, flights: Flights, path: str | os.PathLike[str]) 
     if card.scores:
         page.add_bars("Overall score", [_build_score_group(card, series)])
         page.add_caption(
-            f"Mean over rows of the success rate, scaled in each row so that the expert, {EXPERT}, has 1 and the "
-            f"worst of {_join(list(LAWS), 'and')} has 0. The expert sees all agents, which no swarm can, and is scored in "
-            "the rows that its law models. Whiskers: 95% intervals."
+            "Mean over rows of the success rate, scaled in each row so that the expert, "
+            f"{EXPERT}, has 1 and the worst of {_join(list(LAWS), 'and')} has 0. The expert sees all agents, which no "
+            "swarm can, and is scored in the rows that its law models. Whiskers: 95% intervals."
         )
     if groups := [group for point in card.breakpoints if (group := _build_breakpoint_group(card, point, series))]:
         page.add_bars(f"Breakpoints: up to which level {HIGH}% of flights succeed", groups, "best baseline")
