@@ -18,6 +18,7 @@ from equiflock.statistics import (
     Breakpoint,
     Comparison,
     Estimate,
+    ScoreRow,
     by_training,
     compare,
     compare_shares,
@@ -34,7 +35,7 @@ from equiflock.statistics import (
     mean,
     resample_quantile,
     resample_share,
-    scale_scores,
+    scale_share,
     summarize_resamples,
 )
 
@@ -283,35 +284,56 @@ def test_bisection_visits_few_levels_and_each_once() -> None:
 
 @pytest.mark.parametrize(
     ("successes", "expected"),
-    [(TRIALS, Breakpoint("holds", LEVELS - 1, LEVELS - 1, LEVELS - 1)), (0, Breakpoint("fails", 0, 0, 0))],
+    [(TRIALS, Breakpoint("holds", LEVELS - 1, LEVELS - 1, LEVELS)), (0, Breakpoint("fails", 0, -1, 0))],
 )
-def test_a_breakpoint_beyond_the_range_is_at_its_end(successes: int, expected: Breakpoint) -> None:
+def test_a_breakpoint_beyond_the_range_has_an_open_interval(successes: int, expected: Breakpoint) -> None:
     assert find_breakpoint(lambda level: successes, LEVELS, TRIALS) == expected
 
 
 def test_too_few_trials_never_rule_out_the_mildest_level() -> None:
-    assert find_breakpoint(lambda level: 72 if level < 40 else 0, LEVELS, 72).low == 0
+    assert find_breakpoint(lambda level: 72 if level < 40 else 0, LEVELS, 72).low == -1
     assert find_breakpoint(lambda level: 73 if level < 40 else 0, LEVELS, 73).low == 39
 
 
+def test_a_failure_between_two_successful_ends_of_a_range_is_found() -> None:
+    found = find_breakpoint(lambda level: 0 if 10 <= level <= 40 else TRIALS, LEVELS, TRIALS)
+    assert (found.status, found.value) == ("found", 9)
+
+
+def make_rows(successes: list[NDArray[np.float64]], start: str | None = None) -> list[ScoreRow]:
+    """Rows whose score is the success rate; with a start they fly the same flocks."""
+    return [ScoreRow(each, 0.0, 1.0, start or number) for number, each in enumerate(successes)]
+
+
 def test_scores_are_means_of_rows_whatever_their_number_of_flocks() -> None:
-    many, few = np.ones(100), np.zeros(2)
-    found = estimate_score([many, few])
-    assert (found.value, found.low, found.high, found.n) == (0.5, 0.5, 0.5, 2)
-    assert scale_scores([0.2, 0.8], worst=0.2, best=0.8).tolist() == pytest.approx([0.0, 1.0])
+    found = estimate_score(make_rows([np.ones(100), np.zeros(2)]))
+    assert (found.value, found.n) == (0.5, 2)
+    assert scale_share(Estimate(0.8, 0.6, 0.9, 5), worst=0.2, best=0.8)[:3] == pytest.approx((1.0, 2 / 3, 7 / 6))
 
 
-def test_intervals_of_scores_cover_the_true_score() -> None:
+def test_a_score_has_a_width_even_if_all_flocks_agree_but_none_beyond_all_successes() -> None:
+    found = estimate_score(make_rows([np.ones(20)] * 4))
+    share = estimate_share(20, 20)
+    assert (found.value, found.high) == (1.0, 1.0)
+    assert 1.0 - share.low > 1.0 - found.low > 0.25 * (1.0 - share.low) / 2
+
+
+@pytest.mark.parametrize("shares_flocks", [True, False], ids=["common flocks", "fresh flocks"])
+def test_intervals_of_scores_cover_the_true_score(shares_flocks: bool) -> None:
     rates, rng = np.array([0.9, 0.5, 0.7, 0.2]), np.random.default_rng(0)
     covered = 0
     for number in range(200):
-        found = estimate_score([(rng.random(40) < rate) * 1.0 for rate in rates], seed=number)
+        # A hard flock is hard in all rows that fly it.
+        hardness = rng.random((1 if shares_flocks else len(rates), 40))
+        successes = [(each < rate) * 1.0 for each, rate in zip(np.broadcast_to(hardness, (4, 40)), rates, strict=True)]
+        found = estimate_score(make_rows(successes, "same" if shares_flocks else None), seed=number)
         covered += found.low <= rates.mean() <= found.high
-    assert 0.9 <= covered / 200 <= 0.99
+    assert 0.9 <= covered / 200 <= 0.995
 
 
 def test_a_performance_profile_is_the_share_of_rows_that_reach_each_score() -> None:
-    profile = estimate_performance_profile([np.ones(10), np.full(10, 0.5), np.zeros(10)], (0.0, 0.25, 0.75, 1.0))
+    rows = [ScoreRow(np.ones(10), 0.0, 1.0, 0), ScoreRow(np.ones(10), 0.0, 2.0, 0), ScoreRow(np.zeros(10), 0.0, 1.0, 0)]
+    profile = estimate_performance_profile(rows, (0.0, 0.25, 0.75, 1.0))
     assert [share for _, share, _, _ in profile] == pytest.approx([1.0, 2 / 3, 1 / 3, 1 / 3])
     assert all(low == high == pytest.approx(share) for _, share, low, high in profile)  # flocks agree
 

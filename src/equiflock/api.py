@@ -21,6 +21,7 @@ from equiflock.controllers.explanation import Explanation, explain
 from equiflock.controllers.gain_schedule import GainSchedule
 from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
+from equiflock.evaluation.card import Card
 from equiflock.evaluation.flight_comparison import FlightComparison, compare_with_simulation
 from equiflock.evaluation.judge import judge
 from equiflock.evaluation.robot_fit import RobotFit, fit_robot
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Body",
     "BodyStep",
+    "Card",
     "Condition",
     "Crazyflow",
     "DAgger",

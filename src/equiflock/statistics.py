@@ -26,6 +26,8 @@ Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 """Half the width of the interval of a standard normal distribution."""
 RESAMPLES = 2000
 """Bootstrap samples per interval."""
+SCORE_TOLERANCE = 1e-9
+"""Rounding error of a score."""
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Function of values (.., n) that returns numbers (..)."""
 
@@ -70,9 +72,24 @@ class Breakpoint(NamedTuple):
     value: int
     """The hardest level at which the share reached the threshold; 0 if it did at none."""
     low: int
-    """Mild end of the interval: the hardest level at which the share's interval is above the threshold, or 0."""
+    """Mild end of the interval: the hardest level at which the share's interval is above the threshold; -1 if it is at
+    none, so that the true level may be milder than all."""
     high: int
-    """Hard end of the interval: the mildest level at which the share's interval is below the threshold, or the last."""
+    """Hard end of the interval: the mildest level at which the share's interval is below the threshold; the number of
+    levels if it is at none, so that the true level may be harder than all."""
+
+
+class ScoreRow(NamedTuple):
+    """Successes of one controller in one row of a report card, and what counts as 0 and 1 there."""
+
+    successes: ArrayLike
+    """1 or 0 per flock, (B,) or (S, B)."""
+    worst: float
+    """Success rate with the score 0."""
+    best: float
+    """Success rate with the score 1."""
+    start: object
+    """Equal for rows that fly the same flocks, which are resampled together."""
 
 
 def median(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -184,10 +201,11 @@ def find_breakpoint(
     """Return the level at which the share of successes falls below a threshold, with its 95% interval, by bisection.
 
     `count_successes` returns the number of successes in `trials` trials at the levels 0 (mildest) to `levels` - 1
-    (hardest), best on the same flocks; it is called at most once per level. The interval has all levels that the trials
-    cannot rule out: where the Wilson interval of the share contains the threshold. It covers the true level with a
-    probability of 95% if the success rate falls with the level. Fewer than 73 trials never rule out 0 for a threshold
-    of 95%. Raise InputError if an argument is out of range.
+    (hardest), best on the same flocks; it is called at most once per level. The success rate is assumed to fall with
+    the level; where both ends of a range reach the threshold, three levels between them are tried, too. The interval
+    has all levels that the trials cannot rule out: where the Wilson interval of the share contains the threshold. Fewer
+    than 73 trials never rule out that a threshold of 95% is missed at all levels. Raise InputError if an argument is
+    out of range.
 
     >>> find_breakpoint(lambda level: 100 - level, 60, 100)  # 100 of 100 at level 0, 41 of 100 at level 59
     Breakpoint(status='found', value=5, low=0, high=10)
@@ -204,9 +222,11 @@ def find_breakpoint(
         """Return the number of levels before the first one that fails, if levels beyond it fail, too."""
         if fails(measure(0)):
             return 0
-        if not fails(measure(last)):
+        known = (last, *(last * quarter // 4 for quarter in (1, 2, 3)))
+        failed = next((level for level in known if fails(measure(level))), levels)
+        if failed == levels:
             return levels
-        passed, failed = 0, last
+        passed = 0
         while failed - passed > 1:
             middle = (passed + failed) // 2
             passed, failed = (passed, middle) if fails(measure(middle)) else (middle, failed)
@@ -216,60 +236,84 @@ def find_breakpoint(
     surely_reached = count_until(lambda share: share.low < threshold)
     possibly_reached = count_until(lambda share: share.high < threshold)
     status: BreakpointStatus = "fails" if reached == 0 else "holds" if reached == levels else "found"
-    return Breakpoint(status, max(reached - 1, 0), max(surely_reached - 1, 0), min(possibly_reached, last))
+    return Breakpoint(status, max(reached - 1, 0), surely_reached - 1, possibly_reached)
 
 
-def scale_scores(values: ArrayLike, worst: float, best: float) -> Float64[np.ndarray, " B"]:
-    """Return the values of flocks, (S, B) or (B,), averaged over trainings, with 0 for `worst` and 1 for `best`."""
-    return np.asarray((_check_values(values).mean(axis=0) - worst) / (best - worst))
+def scale_share(share: Estimate, worst: float, best: float) -> Estimate:
+    """Return a share with 0 for `worst` and 1 for `best`, which count as exact.
 
-
-def estimate_score(rows: Sequence[ArrayLike], *, seed: int = 0) -> Estimate:
-    """Return the mean over rows of the means of their flocks' scores, with its 95% interval.
-
-    Each row, (B_r,), is resampled over its own flocks (a stratified bootstrap). The count n is that of the rows.
-
-    >>> print(estimate_score([[1.0, 1.0, 0.0, 1.0], [0.5, 0.5]]))
-    0.625 (0.375, 0.750)
+    >>> print(scale_share(Estimate(0.8, 0.6, 0.9, 20), worst=0.2, best=1.0))
+    0.750 (0.500, 0.875)
     """
-    samples = _resample_row_means(rows, seed)
+    return _scale_estimate(share, 1.0 / (best - worst), -worst / (best - worst))
+
+
+def estimate_score(rows: Sequence[ScoreRow], *, seed: int = 0) -> Estimate:
+    """Return the mean over rows of their scaled success rates, with its 95% interval; n is the number of rows.
+
+    Flocks are resampled, those of rows with the same start together, as a hard start is hard in all of them. The
+    interval is at least as wide as that of independent rows with Wilson intervals, so it has a width even if all flocks
+    agree.
+
+    >>> print(estimate_score([ScoreRow([1, 1, 0, 1], 0.0, 1.0, "a"), ScoreRow([1, 0], 0.0, 1.0, "b")]))
+    0.625 (0.250, 0.952)
+    """
+    samples, widths = _resample_scores(rows, seed), []
+    for row in rows:
+        share = scale_share(estimate_flock_share(row.successes), row.worst, row.best)
+        widths.append((share.high - share.low) / 2)
+    value, half = float(_compute_scores(rows).mean()), math.hypot(*widths) / len(rows)
     low, high = np.quantile(samples.mean(axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
-    value = _compute_row_means(rows).mean()
-    return Estimate(float(value), float(low), float(high), len(rows))
+    # Of independent rows; beyond the scores of no and of only successes there is nothing.
+    least = np.mean([-row.worst / (row.best - row.worst) for row in rows])
+    most = np.mean([(1.0 - row.worst) / (row.best - row.worst) for row in rows])
+    return Estimate(
+        value,
+        min(float(low), max(value - half, float(least))),
+        max(float(high), min(value + half, float(most))),
+        len(rows),
+    )
 
 
 def estimate_performance_profile(
-    rows: Sequence[ArrayLike], scores: Sequence[float], *, seed: int = 0
+    rows: Sequence[ScoreRow], scores: Sequence[float], *, seed: int = 0
 ) -> list[tuple[float, float, float, float]]:
-    """Return the performance profile of rows of flocks' scores: (score, share of rows that reach it, low, high).
+    """Return the performance profile of rows: (score, expected share of rows that reach it, low, high).
 
-    The share is a mean over the resamples of `estimate_score`, as rows on few flocks have few possible scores, and its
-    interval is theirs (Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice", 2021).
+    The share is expected over resampled flocks, as rows on few flocks have few possible scores, and so is its interval
+    (Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice", 2021).
     """
-    samples = _resample_row_means(rows, seed)
+    samples = _resample_scores(rows, seed)
     profile = []
     for score in scores:
-        shares = (samples >= score).mean(axis=0)
+        # A share of whole flocks may round to just below the score.
+        shares = (samples >= score - SCORE_TOLERANCE).mean(axis=0)
         ends = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
         profile.append((float(score), float(shares.mean()), *ends.tolist()))
     return profile
 
 
-def _compute_row_means(rows: Sequence[ArrayLike]) -> Float64[np.ndarray, " rows"]:
-    """Return the mean of each row."""
-    return np.array([_check_values(row).mean() for row in rows])
+def _compute_scores(rows: Sequence[ScoreRow]) -> Float64[np.ndarray, " rows"]:
+    """Return the score of each row."""
+    return np.array([(_check_values(row.successes).mean() - row.worst) / (row.best - row.worst) for row in rows])
 
 
-def _resample_row_means(rows: Sequence[ArrayLike], seed: int) -> Float64[np.ndarray, "rows R"]:
-    """Return RESAMPLES means of each row over resampled flocks; raise InputError if there is no row or a NaN."""
+def _resample_scores(rows: Sequence[ScoreRow], seed: int) -> Float64[np.ndarray, "rows R"]:
+    """Return RESAMPLES scores of each row over resampled flocks, the same for rows with the same start.
+
+    Raise InputError if there is no row or a value is NaN.
+    """
     if not len(rows):
         raise InputError("a score needs at least one row; got none")
-    means = []
-    for number, row in enumerate(rows):
-        values = _check_values(row).mean(axis=0)
+    starts: dict[object, int] = {}
+    scores = []
+    for row in rows:
+        values = _check_values(row.successes).mean(axis=0)
+        number = starts.setdefault((row.start, len(values)), len(starts))
         rng = np.random.default_rng([seed, number, len(values)])
-        means.append(values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1))
-    return np.array(means)
+        means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
+        scores.append((means - row.worst) / (row.best - row.worst))
+    return np.array(scores)
 
 
 def count_resamples(flocks: int, resamples: int = RESAMPLES) -> Int64[np.ndarray, "R B"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -155,3 +156,33 @@ def test_the_key_ignores_files_that_no_kernel_imports(tiny: Path) -> None:
     (tiny / "colours.py").write_text("RED = 2\n")
     keys.append(compute_cache_key(tiny))
     assert len(set(keys)) == len(keys)
+
+
+def test_every_file_that_kernels_use_is_part_of_the_key() -> None:
+    """The imports of files with kernels are found by a pattern; here by parsing them."""
+    listed = set(kernel_cache.list_source_files())
+    sources = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    with_kernels = {
+        path
+        for path, tree in sources.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(each).startswith(("kernel", "inline_kernel")) for each in node.decorator_list)
+    }
+    assert with_kernels
+    assert with_kernels <= listed
+    packages = {PACKAGE / part for part in kernel_cache.KERNEL_PACKAGES}
+    for path in listed:
+        for node in ast.walk(sources[path]):
+            if isinstance(node, ast.Import):
+                assert not any(each.name.startswith("equiflock") for each in node.names), f"{path}: use from .. import"
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{path}: relative imports are not found"
+                if (node.module or "").startswith("equiflock"):
+                    folder = PACKAGE.joinpath(*str(node.module).split(".")[1:])
+                    names = [folder, *(folder / each.name for each in node.names)]
+                    files = {name.with_suffix(".py") for name in names} | {folder / "__init__.py"}
+                    used = {
+                        each for each in files & sources.keys() if packages & {*each.parents} or each.parent == PACKAGE
+                    }
+                    assert used <= listed, f"{path} imports {used - listed}"

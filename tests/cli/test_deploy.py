@@ -44,7 +44,9 @@ def test_the_audit_is_a_page(
     monkeypatch.chdir(tmp_path)
     run(*SHORT, "--duration", "0.03", "--audit")
     assert "audit: starling used nothing that it did not receive" in capsys.readouterr().out
-    assert "Locality audit of starling: passed" in (tmp_path / "audit.html").read_text()
+    page = (tmp_path / "audit.html").read_text()
+    assert "Locality audit of starling" in page
+    assert "passed" in page
     assert (tmp_path / "audit.csv").exists()
 
 

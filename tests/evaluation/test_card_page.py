@@ -90,7 +90,7 @@ def test_score_and_breakpoints_are_on_top_then_flights_then_sections(tmp_path: P
     assert "holds to 34% [24%, 90%]; best baseline, tdagnn: holds to 50%" in text  # the best at this disturbance
     for name in ("good", "fair", "none"):
         assert f"Verdict on {name}." in text
-    assert "Title of good holds 100% Watch" in text
+    assert "Title of good holds: 100% succeed Watch" in text
     assert text.count("Watch") == 1
     assert "success rate ↑ RMS jerk ↓" in text
     assert "distance to leaders" not in text  # no row has a value
@@ -105,7 +105,7 @@ def test_the_bar_of_a_breakpoint_is_as_long_as_its_level_and_marks_the_best_base
 
 def test_rows_without_result_say_why(tmp_path: Path) -> None:
     html = write(make_card(), tmp_path)
-    cells = re.findall(r"<tr><td>title of none</td><td>mine</td>(.*?)</tr>", html)
+    cells = re.findall(r"<tr><td[^>]*>title of none</td><td[^>]*>mine</td>(.*?)</tr>", html)
     assert len(cells) == 1
     assert BROKEN in cells[0]
     assert "no result" in cells[0]
@@ -143,7 +143,7 @@ def test_several_controllers_share_an_entry_while_there_is_room(tmp_path: Path, 
         ("title of good (2 of 2)", "success, failure"),
     ]
     text = " ".join(read_text(html).split())
-    assert "c0: holds 100% c1: fails 40% c2: partly 90%" in text
+    assert "c0 holds: 100% succeed c1 fails: 40% succeed c2 partly: 90% succeed" in text
     assert "c0 has no score and holds in 1 of 1 rows." in text
 
 

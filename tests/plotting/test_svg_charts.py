@@ -57,6 +57,19 @@ def test_values_that_a_logarithmic_axis_lacks_are_gaps() -> None:
     assert read_data(figure)["readings"][0][2] == "-"
 
 
+@pytest.mark.parametrize(
+    ("least", "most", "ticks"),
+    [
+        (100.0, 180.0, ["100", "150", "200"]),
+        (1.0, 10.0, ["1", "2", "5", "10"]),
+        (1e-3, 1e3, ["0.001", "0.01", "0.1", "1", "10", "100", "1000"]),
+    ],
+)
+def test_a_logarithmic_axis_has_three_ticks_or_more(least: float, most: float, ticks: list[str]) -> None:
+    figure = draw(np.stack([np.array([least, most])] * 3), y_scale="log", y_limits=None)
+    assert [each.text for each in figure.iter("text") if each.get("class") == "y"] == ticks
+
+
 def test_infinite_values_leave_the_axis_finite() -> None:
     figure = draw(np.stack([np.array([1.0, 2.0, np.inf])] * 3), y_limits=None)
     assert [len(part) for part in read_points(figure, "line")] == [2]

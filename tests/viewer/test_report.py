@@ -167,9 +167,15 @@ def test_nothing_is_wider_than_a_phone(page: Page) -> None:
 def test_on_paper_nothing_is_cut_and_there_are_no_controls(page: Page) -> None:
     page.wait_for_function("() => document.querySelector('.equiflock-player').player.screen?.picture.frame")
     page.emulate_media(media="print", color_scheme="dark")
-    page.set_viewport_size(A4)
+    expect(page.locator(".equiflock-player").first).to_have_attribute("data-theme", "dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    cut = page.evaluate("""() => [...document.querySelectorAll("main *")]
+    # Wide tables are on turned sheets.
+    page.set_viewport_size({"width": A4["height"], "height": A4["width"]})
+    wide = page.locator(".wide")
+    assert wide.count() == 1
+    assert wide.evaluate("(box) => box.scrollWidth <= box.clientWidth + 1 && getComputedStyle(box).page") == "wide"
+    page.set_viewport_size(A4)
+    cut = page.evaluate("""() => [...document.querySelectorAll("main *:not(.wide, .wide *)")]
         .filter((each) => each.getClientRects().length && !each.closest(".visually-hidden, .tip, svg"))
         .filter((each) => each.getBoundingClientRect().right > innerWidth + 1 || each.scrollWidth > each.clientWidth + 1
             && getComputedStyle(each).display !== "inline" && getComputedStyle(each).overflowX !== "visible")

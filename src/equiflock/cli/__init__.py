@@ -32,7 +32,10 @@ COMMANDS = {
         "Render a film of saved flights, side by side, or of a new flight, or a page that plays them.",
     ),
     "evaluate": ("Evaluate", "Compare controllers, or one with the package's, by the paper's metrics and figures."),
-    "judge": ("Judge", "Write the report card of controllers: how good they are, when they break."),
+    "judge": (
+        "Judge",
+        "Write the report card of controllers: how good they are, when they break, and whether differences are real.",
+    ),
     "compare": ("Compare", "Compare the log of a real flight with a simulation of the same start."),
     "fit": ("Fit", "Fit a controller to a robot: choose its time scale, and measure the margins that it leaves."),
     "export": ("Export", "Export one agent's controller for a robot, as C, NumPy or ONNX."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +15,23 @@ from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import DamagedError, read_json, write_json
 from equiflock.statistics import BreakpointStatus, Estimate
 
-TABLE_COLUMNS = ["kind", "group", "name", "title", "controller", "metric", "value", "low", "high", "n", "remark"]
+TABLE_COLUMNS = [
+    "kind",
+    "group",
+    "name",
+    "title",
+    "controller",
+    "metric",
+    "value",
+    "low",
+    "high",
+    "n",
+    "status",
+    "remark",
+]
 """Columns of `card.csv`."""
+SIGNIFICANT_DIGITS = 6
+"""Digits of the numbers of a card."""
 CARD_FORMAT = 1
 """Version of `card.json`."""
 Role = Literal["judged", "baseline", "reference"]
@@ -25,7 +40,7 @@ Role = Literal["judged", "baseline", "reference"]
 
 @dataclass(frozen=True)
 class ControllerFacts:
-    """A controller of a card, and what is known of it without flights."""
+    """A controller of a card, with its properties that need no flights."""
 
     name: str
     """As `load` takes it."""
@@ -134,7 +149,7 @@ class CardBreakpoint:
     """One sentence, such as "starling holds to 34% packet loss [31%, 37%]"."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Card:
     """The report card of one controller or several."""
 
@@ -155,6 +170,12 @@ class Card:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Versions and options."""
 
+    def __repr__(self) -> str:
+        scores = (
+            f"{name} {score}" for each in self.judged if (score := self.scores.get(name := each.name)) is not None
+        )
+        return f"Card({self.profile}, {len(self.rows)} rows; {', '.join(scores) or 'no scores'})"
+
     @property
     def judged(self) -> tuple[ControllerFacts, ...]:
         """Controllers that are judged, without baselines and references."""
@@ -168,7 +189,7 @@ class Card:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Card:
         """Return the card of a dict that `to_dict` returned; raise InputError if it has another format."""
-        values = _decode_numbers(dict(content))
+        values = dict(content)
         if values.pop("format", None) != CARD_FORMAT:
             raise InputError(f"a report card must have the format {CARD_FORMAT}; got {content.get('format')!r}")
         rows = [
@@ -191,10 +212,10 @@ class Card:
         return cls(
             **{
                 **values,
-                "controllers": tuple(ControllerFacts(**each) for each in values["controllers"]),
+                "controllers": tuple(_read_facts(each) for each in values["controllers"]),
                 "rows": tuple(rows),
                 "breakpoints": tuple(breakpoints),
-                "scores": {name: Estimate(*each) for name, each in values["scores"].items()},
+                "scores": {name: _read_estimate(each) for name, each in values["scores"].items()},
                 "performance": {name: tuple(map(tuple, each)) for name, each in values["performance"].items()},
             }
         )
@@ -213,8 +234,9 @@ class Card:
             for name, results in point.results.items():
                 place = {"kind": "breakpoint", "name": point.name, "title": point.title, "controller": name}
                 for threshold, found in results.items():
-                    ends = {"value": found.value, "low": found.low, "high": found.high, "n": point.flocks}
-                    table.append({**place, "metric": f"success below {threshold}%", **ends, "remark": found.status})
+                    low, high = sorted((found.low, found.high))
+                    ends = {"value": found.value, "low": low, "high": high, "n": point.flocks}
+                    table.append({**place, "metric": f"{threshold}% succeed up to", **ends, "status": found.status})
             for name, remark in point.remarks.items():
                 place = {"kind": "breakpoint", "name": point.name, "title": point.title, "controller": name}
                 table.append({**place, "remark": remark})
@@ -238,6 +260,11 @@ class Card:
             raise DamagedError(f"{path} is no report card: {error}") from None
 
 
+def round_number(value: float) -> float:
+    """Return a number with SIGNIFICANT_DIGITS."""
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+
+
 def _encode_numbers(value: Any) -> Any:
     """Return a value with tuples as lists and infinite numbers as "inf" and "-inf", which JSON does not have."""
     if isinstance(value, Mapping):
@@ -247,17 +274,20 @@ def _encode_numbers(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _decode_numbers(value: Any) -> Any:
-    """Return a value of `_encode_numbers` with its infinite numbers."""
-    if isinstance(value, Mapping):
-        return {key: _decode_numbers(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_decode_numbers(each) for each in value]
-    return float(value) if value in ("inf", "-inf") else value
+def _read_estimate(content: Sequence[Any]) -> Estimate:
+    """Return the estimate of a list whose numbers may be "inf"."""
+    value, low, high, n = content
+    return Estimate(float(value), float(low), float(high), n)
+
+
+def _read_facts(content: Mapping[str, Any]) -> ControllerFacts:
+    """Return the facts of a dict."""
+    error = content["equivariance_error"]
+    return ControllerFacts(**{**content, "equivariance_error": None if error is None else float(error)})
 
 
 def _read_row_result(content: Mapping[str, Any]) -> RowResult:
     """Return the row result of a dict."""
-    metrics = {name: Estimate(*each) for name, each in content["metrics"].items()}
-    score = None if content["score"] is None else Estimate(*content["score"])
+    metrics = {name: _read_estimate(each) for name, each in content["metrics"].items()}
+    score = None if content["score"] is None else _read_estimate(content["score"])
     return RowResult(**{**content, "metrics": metrics, "score": score})

@@ -75,6 +75,11 @@ class Condition:
         return int(options.get("agents", scenario.disk.agents))
 
     @property
+    def start_key(self) -> str:
+        """Text that is equal for conditions with the same flocks at t = 0."""
+        return f"{self.scenario} {self.options} {self.flocks} {self.seed}"
+
+    @property
     def expert_options(self) -> str:
         """Options of the expert in these flights, as text after its name."""
         return ":aim=leaders" if self.success == "led" else ""
@@ -100,8 +105,12 @@ class Condition:
     @property
     def settings(self) -> str:
         """Scenario, options, environment, time step and duration in one line."""
+        return self.describe()
+
+    def describe(self, has_time_step: bool = True) -> str:
+        """Return the settings in one line, without the time step if a disturbance sets it."""
         options = [f"{name} {value}" for name, value in self.options]
-        times = [f"time step {self.time_step:g} s", f"{self.duration:g} s"]
+        times = [*([f"time step {self.time_step:g} s"] if has_time_step else []), f"{self.duration:g} s"]
         environment = describe_environment(self.made_environment)
         return ", ".join([self.scenario, *options, *times, *([environment] if environment else [])])
 
@@ -126,6 +135,13 @@ class Condition:
             distances = (mean_leader_velocity_distance(flock) for flock in (last, start))
             return np.asarray(connected & _is_below(LED_SHARE, *distances))
         return np.asarray(connected & _is_below(SETTLED_SHARE, velocity_variance(last), velocity_variance(start)))
+
+    def explain_failure(self, run: Trajectory) -> str:
+        """Return why a single flight failed, as text such as " (2 components)"."""
+        if self.success == "outcome":
+            return f" ({run.outcome[0].name.replace('_', ' ').lower()})"
+        components = int(component_count(run.flock())[0])
+        return f" ({components} components)" if components > 1 else " (not settled)"
 
 
 def _is_below(share: float, values: Float64[np.ndarray, " B"], initial: Float64[np.ndarray, " B"]) -> Any:
@@ -173,9 +189,9 @@ class Disturbance:
 
     @property
     def settings(self) -> str:
-        """Settings that all levels share, in one line."""
-        fixed = self.base.settings.split(", ")
-        return ", ".join(part for part in fixed if self.option != "time_step" or not part.startswith("time step"))
+        """Settings that all levels share, in one line; of failures, those of one failed agent."""
+        base = self.apply(1) if self.option == "fail" else self.base
+        return base.describe(has_time_step=self.option != "time_step")
 
     def apply(self, level: float) -> Condition:
         """Return the condition at a level."""

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from equiflock._runtime.checks import InputError
+from equiflock._runtime.checks import InputError, shorten_repr
 from equiflock._runtime.randomness import make_rng
+from equiflock._runtime.threads import use_one_thread
 from equiflock.controllers import load, load_module
 from equiflock.controllers.networks.chain import build_chain
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.evaluation.benchmark import count_multiply_adds
-from equiflock.evaluation.card import ControllerFacts, Role
+from equiflock.evaluation.card import ControllerFacts, Role, round_number
 from equiflock.evaluation.card_jobs import describe_error
-from equiflock.evaluation.evaluate import format_label
 from equiflock.evaluation.job_weights import compute_weights_checksum
 from equiflock.features import Channel, Senses
 from equiflock.observations.aggregation import DelayedAggregation
@@ -38,31 +40,46 @@ STEPS = 20
 ROTATIONS = 8
 
 
-def collect_facts(name: str, role: Role) -> ControllerFacts:
-    """Return the facts of a controller; if it cannot be loaded or flown, only its name and the error."""
-    label = format_label(name)
+def collect_facts(name: str, role: Role, label: str) -> ControllerFacts:
+    """Return the facts of a controller; if it cannot be loaded, only its name and the error."""
     try:
         controller = load(name)
-        is_expert = bool(getattr(controller, "privileged", False))
         senses = controller.senses
         if not isinstance(senses, Senses):
-            raise InputError(f"{name} must declare senses")
-        size = None if is_expert else compute_message_bytes(senses)
-        return ControllerFacts(
-            name,
-            label,
-            role,
-            checksum=compute_weights_checksum(name),
-            weights=_count_weights(controller),
-            message_bytes=size,
-            bytes_per_second=None if size is None else size / TIME_STEP,
-            equivariance_error=None if is_expert else measure_equivariance_error(controller),
-            multiply_adds=_count_operations(controller),
-            bound=None if is_expert else compute_bound(name),
-        )
+            raise InputError(f"{name} must declare senses; got {shorten_repr(senses)}")
     # A user's controller may raise anything; the card's other controllers do not depend on it.
     except Exception as error:
         return ControllerFacts(name, label, role, error=describe_error(error))
+    facts = ControllerFacts(
+        name,
+        label,
+        role,
+        checksum=compute_weights_checksum(name),
+        weights=_count_weights(controller),
+        multiply_adds=_count_operations(controller),
+    )
+    if getattr(controller, "privileged", False):
+        return facts
+    size = compute_message_bytes(senses)
+    with use_one_thread():
+        return replace(
+            facts,
+            message_bytes=size,
+            bytes_per_second=size / TIME_STEP,
+            equivariance_error=_measure_or_none(measure_equivariance_error, controller),
+            bound=_measure_or_none(compute_bound, name),
+        )
+
+
+def _measure_or_none(measure: Callable[[Any], float | None], subject: Any) -> float | None:
+    """Return a measured number, rounded; None if the controller fails, which its rows say, too."""
+    try:
+        value = measure(subject)
+    except (MemoryError, OSError):
+        raise
+    except Exception:
+        return None
+    return None if value is None else round_number(value)
 
 
 def compute_message_bytes(senses: Senses) -> int:
@@ -83,6 +100,8 @@ def measure_equivariance_error(controller: Any) -> float:
         orthogonal, _ = np.linalg.qr(rng.normal(size=(DIMENSIONS, DIMENSIONS)))
         rotated = np.ascontiguousarray(observations @ orthogonal.T, dtype=observations.dtype)
         difference = np.asarray(evaluate(rotated), np.float64) - expected @ orthogonal.T
+        if not np.isfinite(difference).all():
+            return math.inf
         largest = max(largest, float(np.linalg.norm(difference, axis=-1).max()))
     size = float(np.linalg.norm(expected, axis=-1).max())
     return largest / size if size > 0.0 else 0.0

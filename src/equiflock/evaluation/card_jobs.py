@@ -13,7 +13,7 @@ from jaxtyping import Float64
 
 from equiflock._runtime.checks import InputError, TimeStepWarning
 from equiflock.controllers import load
-from equiflock.evaluation.card_conditions import Condition, Disturbance
+from equiflock.evaluation.card_conditions import SETTLED_SHARE, Condition, Disturbance
 from equiflock.evaluation.job_weights import check_weights
 from equiflock.flock import Flock, Role
 from equiflock.simulation import metrics
@@ -48,8 +48,6 @@ LARGER_IS_BETTER: dict[str, bool | None] = {
 RECORDED = (metrics.velocity_variance, *metrics.EFFORT_METRICS, metrics.minimum_separation)
 THRESHOLDS = (0.95, 0.5)
 """Success rates whose breakpoints are found."""
-SETTLING_SHARE = 0.01
-"""Share of its initial value below which the velocity variance of a settled flock stays."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +85,16 @@ class CardJob(ABC):
         Raise InputError if the weights changed.
         """
         check_weights(self.controller, None, self.checksum, "report card")
+        # The card's own process has loaded it: a worker that cannot is no result.
+        load(self.controller)
         try:
             with warnings.catch_warnings():
                 # Rows beyond the longest time step of its training are part of the card.
                 warnings.simplefilter("ignore", TimeStepWarning)
                 return self.compute().assign(remark="")
+        # These may pass; a result would stay.
+        except (MemoryError, OSError):
+            raise
         # A user's controller may raise anything; the other rows of the card do not depend on it.
         except Exception as error:
             return pd.DataFrame([{"flock": 0, "remark": describe_error(error)}])
@@ -150,18 +153,20 @@ def measure_row(condition: Condition, start: Flock, run: Trajectory) -> dict[str
         "residual_acceleration": effort.residual_acceleration,
         "jerk": effort.jerk,
     }
-    # A flight that diverged beyond float64 is as bad as can be, not unknown.
+    # A number that overflowed is as bad as can be, not unknown.
     return {
-        name: np.where(np.isnan(value) & (name != "mlvd" or has_leaders), np.inf, value)
+        name: np.where(
+            np.isnan(value) & (name != "mlvd" or has_leaders), 0.0 if LARGER_IS_BETTER[name] else np.inf, value
+        )
         for name, value in values.items()
     }
 
 
 def _compute_settling_time(variance: Float64[np.ndarray, "T1 B"], time_step: float) -> Float64[np.ndarray, " B"]:
-    """Return the time from which on the variance stays below SETTLING_SHARE of its first value; infinite if never."""
-    restless = ~(variance < SETTLING_SHARE * variance[0])
+    """Return the time from which on the variance stays below SETTLED_SHARE of its first value; infinite if never."""
+    restless = ~(variance < SETTLED_SHARE * variance[0])
     steps = len(variance) - np.argmax(restless[::-1], axis=0)
-    return np.where(restless.any(axis=0), np.where(steps == len(variance), np.inf, steps * time_step), 0.0)
+    return np.where(steps == len(variance), np.inf, steps * time_step)
 
 
 @dataclass(frozen=True)
@@ -185,8 +190,14 @@ class BreakpointJob(CardJob):
             if index not in successes:
                 condition = self.disturbance.apply(levels[index])
                 start = condition.draw_start()
-                run = condition.fly(controller, start, keep_every=None)
-                successes[index] = int(condition.find_successes(start, run).sum())
+                try:
+                    run = condition.fly(controller, start, keep_every=None)
+                    successes[index] = int(condition.find_successes(start, run).sum())
+                # Flocks that fly off the scale have failed, unless they do without the disturbance.
+                except InputError:
+                    if index == 0:
+                        raise
+                    successes[index] = 0
             return successes[index]
 
         rows: list[dict[str, Any]] = []

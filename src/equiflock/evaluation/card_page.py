@@ -12,6 +12,7 @@ import numpy as np
 
 from equiflock.evaluation.card import Card, CardBreakpoint, CardRow, ControllerFacts, RowResult
 from equiflock.evaluation.card_jobs import SHARE_METRICS, SUCCESS
+from equiflock.evaluation.card_profiles import EXPERT, LAWS
 from equiflock.evaluation.card_results import HIGH_RATE, LOW_RATE, describe_breakpoint
 from equiflock.plotting.figures import CurvePanel
 from equiflock.plotting.html_report import Cell, Chip, HtmlReport, Kind
@@ -45,19 +46,24 @@ def write_card_page(card: Card, flights: Flights, path: str | os.PathLike[str]) 
     page = HtmlReport(
         f"Report card of {_join([each.label for each in card.judged])}",
         f"Profile “{card.profile}”, seed {card.seed}: {len(card.rows)} rows and {len(card.breakpoints)} breakpoints. "
-        "All controllers fly the same random flocks.",
+        "All controllers fly the same random flocks. Distances are in communication radii R, times in seconds.",
     )
     series = page.assign_series(labels.values())
     totals = {each.name: Counter(classify(row.results.get(each.name)) for row in card.rows) for each in judged}
     page.add_verdict(describe_card(card), _list_totals(judged, totals))
+    page.add_caption(
+        f"A controller holds in a row if at least {HIGH_RATE:.0%} of its flights succeed, partly if at least "
+        f"{LOW_RATE:.0%} do, and fails below; the intervals beside the rates say how sure that is."
+    )
     for each in card.controllers:
         if each.error:
             page.add_text(f"{each.label} could not be judged: {each.error}")
     if card.scores:
         page.add_bars("Overall score", [_build_score_group(card, series)])
         page.add_caption(
-            "Mean over rows of the success rate, scaled in each row so that the expert has 1 and the worst law 0. "
-            "Whiskers: 95% intervals."
+            "Mean over rows of the success rate, scaled in each row so that the expert, "
+            f"{EXPERT}, has 1 and the worst of {_join(list(LAWS), 'and')} has 0. The expert sees all agents, which no "
+            "swarm can, and is scored in the rows that its law models. Whiskers: 95% intervals."
         )
     if groups := [group for point in card.breakpoints if (group := _build_breakpoint_group(card, point, series))]:
         page.add_bars(f"Breakpoints: up to which level {HIGH}% of flights succeed", groups, "best baseline")
@@ -70,7 +76,8 @@ def write_card_page(card: Card, flights: Flights, path: str | os.PathLike[str]) 
         page.add_heading("Performance profile")
         page.add_charts(
             [_build_performance_panel(card, labels)],
-            "For each score, the share of rows in which a controller reaches it; bands: 95% intervals.",
+            "For each score, the share of rows in which a controller reaches it, expected over resampled flocks; "
+            "bands: 95% intervals.",
         )
     _add_breakpoint_table(page, card, labels)
     for section in dict.fromkeys(row.group for row in card.rows):
@@ -304,7 +311,7 @@ def _make_chip(row: CardRow, controller: ControllerFacts, with_name: bool) -> Ch
     """Return the verdict on a controller in a row, with its name if there are several."""
     result = row.results.get(controller.name)
     text = _name_result(result)
-    return Chip(classify(result), f"{controller.label}: {text}" if with_name else text)
+    return Chip(classify(result), f"{controller.label} {text}" if with_name else text)
 
 
 def _name_result(result: RowResult | None) -> str:
@@ -312,7 +319,7 @@ def _name_result(result: RowResult | None) -> str:
     kind = classify(result)
     if result is None or kind == "open":
         return VERDICTS["open"]
-    return f"{VERDICTS[kind]} {result.metrics[SUCCESS].value:.0%}"
+    return f"{VERDICTS[kind]}: {result.metrics[SUCCESS].value:.0%} succeed"
 
 
 def _format_metric(result: RowResult, name: str) -> str | Cell:
@@ -330,7 +337,7 @@ def _mark(card: Card, metric: str) -> str:
 
 
 def _add_facts(page: HtmlReport, card: Card) -> None:
-    """Add what is known of the controllers without flights."""
+    """Add the table of the controllers' properties that need no flights."""
     page.add_heading("Controllers")
     rows: list[list[str | Chip | Cell]] = [
         [

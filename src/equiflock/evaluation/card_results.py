@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
-from equiflock.evaluation.card import BreakpointResult, CardBreakpoint, CardRow, ControllerFacts, RowResult
+from equiflock.evaluation.card import (
+    BreakpointResult,
+    CardBreakpoint,
+    CardRow,
+    ControllerFacts,
+    RowResult,
+    round_number,
+)
 from equiflock.evaluation.card_conditions import SUCCESS_TEXTS, Condition, Disturbance
 from equiflock.evaluation.card_jobs import METRIC_TITLES, SHARE_METRICS, SUCCESS, THRESHOLDS
 from equiflock.evaluation.card_profiles import EXPERT, LAWS
 from equiflock.statistics import (
     Estimate,
+    ScoreRow,
     compare_shares,
     estimate,
     estimate_flock_share,
     estimate_performance_profile,
     estimate_score,
-    scale_scores,
+    scale_share,
 )
 
 LEAST_SPREAD = 0.2
 """Least difference of the expert's and the worst law's success rates in a row that counts for the score."""
 SCORE_LEVELS = tuple(np.linspace(0.0, 1.0, 41).round(3).tolist())
 """Scores of a performance profile."""
-SIGNIFICANT_DIGITS = 6
-"""Digits of the numbers of a card."""
 HIGH_RATE = THRESHOLDS[0]
 """Success rate from which on a verdict says that a controller holds."""
 LOW_RATE = THRESHOLDS[1]
@@ -60,7 +67,6 @@ class CardTable:
 
 def build_row(condition: Condition, table: CardTable, controllers: Sequence[ControllerFacts]) -> CardRow:
     """Return the row of a condition with the results of all controllers, and its verdict."""
-    results = {each.name: _build_row_result(condition, table, each) for each in controllers}
     row = CardRow(
         condition.name,
         condition.group,
@@ -68,13 +74,13 @@ def build_row(condition: Condition, table: CardTable, controllers: Sequence[Cont
         SUCCESS_TEXTS[condition.success],
         condition.settings,
         condition.flocks,
-        results,
+        {each.name: _build_row_result(condition, table, each) for each in controllers},
     )
-    return CardRow(**{**vars(row), "verdict": write_row_verdict(row, table, controllers)})
+    return replace(row, verdict=write_row_verdict(row, table, controllers))
 
 
 def _build_row_result(condition: Condition, table: CardTable, controller: ControllerFacts) -> RowResult:
-    """Return the estimates of one controller under one condition."""
+    """Return the estimates of one controller under one condition; of a judged one also its typical flights."""
     found, remark = table.find(controller.name, condition.name), table.read_remark(controller.name, condition.name)
     if found is None or remark:
         return RowResult(remark=remark or controller.error or "not flown")
@@ -84,8 +90,14 @@ def _build_row_result(condition: Condition, table: CardTable, controller: Contro
         if not np.isnan(values).any():
             measured = estimate_flock_share(values) if metric in SHARE_METRICS else estimate(values)
             estimates[metric] = _round_estimate(measured)
-    scores = score_row(condition, table, controller.name)
-    return RowResult(estimates, None if scores is None else _round_estimate(estimate_score([scores])))
+    scored = find_score_row(condition, table, controller.name)
+    score = None
+    if scored is not None:
+        score = _round_estimate(scale_share(estimate_flock_share(scored.successes), scored.worst, scored.best))
+    success = failure = None
+    if controller.role == "judged":
+        success, failure = (choose_typical_flock(found, succeeds) for succeeds in (True, False))
+    return RowResult(estimates, score, "", success, failure)
 
 
 def _round_estimate(found: Estimate) -> Estimate:
@@ -94,26 +106,28 @@ def _round_estimate(found: Estimate) -> Estimate:
     return Estimate(value, low, high, found.n)
 
 
-def round_number(value: float) -> float:
-    """Return a number with SIGNIFICANT_DIGITS."""
-    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+def find_score_row(condition: Condition, table: CardTable, controller: str) -> ScoreRow | None:
+    """Return a controller's successes in a row, with the rates that have the scores 0 and 1.
 
-
-def score_row(condition: Condition, table: CardTable, controller: str) -> Float64[np.ndarray, " B"] | None:
-    """Return the scores of a row's flocks: success, scaled so that the expert's rate is 1 and the worst law's is 0.
-
-    Where the expert's law does not model the task, success in all flights is 1, and the expert itself has no score.
-    None if a rate is missing, or if the two are less than LEAST_SPREAD apart, so that the row tells nothing.
+    1 is the expert's rate; where its law does not model the task, it is success in all flights, and the expert itself
+    has no score. 0 is the rate of the worst law. None without results of the controller, the expert or any law, or if
+    the two rates are less than LEAST_SPREAD apart, so that the row tells nothing.
     """
     if controller == EXPERT and not condition.has_expert:
         return None
     own = table.read_successes(controller, condition.name)
+    ends = _find_score_ends(condition, table)
+    return None if own is None or ends is None else ScoreRow(own, *ends, condition.start_key)
+
+
+def _find_score_ends(condition: Condition, table: CardTable) -> tuple[float, float] | None:
+    """Return the success rates with the scores 0 and 1 in a row; None if it has no scores."""
     expert = table.read_successes(EXPERT, condition.name) if condition.has_expert else np.ones(1)
     laws = [rates for law in LAWS if (rates := table.read_successes(law, condition.name)) is not None]
-    if own is None or expert is None or not laws:
+    if expert is None or not laws:
         return None
     best, worst = float(expert.mean()), min(float(rates.mean()) for rates in laws)
-    return scale_scores(own, worst, best) if best - worst >= LEAST_SPREAD else None
+    return (worst, best) if best - worst >= LEAST_SPREAD else None
 
 
 def build_scores(
@@ -121,26 +135,22 @@ def build_scores(
 ) -> tuple[dict[str, Estimate], dict[str, tuple[tuple[float, float, float, float], ...]]]:
     """Return the overall score and the performance profile of each controller that could be loaded.
 
-    A row that it could not fly counts as 0; the expert's score is of the rows that its law models.
+    A row that it could not fly counts as failed by all flocks; the expert's score is of the rows that its law models.
     """
     scores, profiles = {}, {}
     for each in controllers:
         rows = []
         for condition in conditions:
-            # Laws have results in every row that counts.
-            if score_row(condition, table, LAWS[0]) is None:
-                continue
-            own = score_row(condition, table, each.name)
+            own, ends = find_score_row(condition, table, each.name), _find_score_ends(condition, table)
             if own is not None:
                 rows.append(own)
-            elif each.name != EXPERT:
-                rows.append(np.zeros(1))
+            elif ends is not None and each.name != EXPERT:
+                rows.append(ScoreRow(np.zeros(condition.flocks), *ends, condition.start_key))
         if rows and not each.error:
             scores[each.name] = _round_estimate(estimate_score(rows))
-            profile = estimate_performance_profile(rows, SCORE_LEVELS)
             profiles[each.name] = tuple(
                 (score, round_number(share), round_number(low), round_number(high))
-                for score, share, low, high in profile
+                for score, share, low, high in estimate_performance_profile(rows, SCORE_LEVELS)
             )
     return scores, profiles
 
@@ -157,10 +167,12 @@ def build_breakpoint(
                 remarks[each.name] = remark or each.error
             continue
         rows = found[found.threshold.notna()]
-        results[each.name] = {
-            f"{100 * row.threshold:g}": _build_breakpoint_result(disturbance, row) for row in rows.itertuples()
-        }
         flown = found[found.level.notna()]
+        mild_rate = float(flown.successes.iloc[0]) / disturbance.base.flocks
+        results[each.name] = {
+            f"{100 * row.threshold:g}": _build_breakpoint_result(disturbance, row, mild_rate)
+            for row in rows.itertuples()
+        }
         curves[each.name] = tuple(
             (float(disturbance.levels[int(level)]), float(count) / disturbance.base.flocks)
             for level, count in zip(flown.level, flown.successes, strict=True)
@@ -179,19 +191,33 @@ def build_breakpoint(
         curves,
         remarks,
     )
-    return CardBreakpoint(**{**vars(point), "verdict": write_breakpoint_verdict(point, controllers)})
+    return replace(point, verdict=write_breakpoint_verdict(point, controllers))
 
 
-def _build_breakpoint_result(disturbance: Disturbance, row: Any) -> BreakpointResult:
-    """Return the breakpoint of a row of a `BreakpointJob`, with levels in place of indices."""
-    value, low, high = (disturbance.levels[int(index)] for index in (row.value, row.low, row.high))
-    text = disturbance.format_level(value)
-    interval = f"[{disturbance.format_level(low)}, {disturbance.format_level(high)}]"
+def _build_breakpoint_result(disturbance: Disturbance, row: Any, mild_rate: float) -> BreakpointResult:
+    """Return the breakpoint of a row of a `BreakpointJob`, with levels in place of indices.
+
+    `mild_rate` is the success rate at the mildest level.
+    Ends of the interval that the flights do not fix are at the ends of the range, and left out of the text.
+    """
+    last = len(disturbance.levels) - 1
+    indices = (min(max(int(index), 0), last) for index in (row.value, row.low, row.high))
+    value, low, high = (disturbance.levels[index] for index in indices)
+    is_rising = disturbance.mild < disturbance.hard
+    text, mild_text, hard_text = (disturbance.format_level(level) for level in (value, low, high))
+    interval = {
+        (True, True): f" [{mild_text}, {hard_text}]" if is_rising else f" [{hard_text}, {mild_text}]",
+        (True, False): f" [from {mild_text} on]" if is_rising else f" [from {mild_text} down]",
+        (False, True): f" [up to {hard_text}]" if is_rising else f" [down to {hard_text}]",
+        (False, False): "",
+    }[row.low >= 0, row.high <= last]
     if row.status == "fails":
-        text = f"not even at {text}"
-    elif row.status == "holds":
-        text = f"{text} or more" if disturbance.mild < disturbance.hard else f"{text} or less"
-    return BreakpointResult(row.status, value, low, high, text if low == high else f"{text} {interval}")
+        interval = "" if high == value else interval
+        return BreakpointResult(row.status, value, low, high, f"not even at {text} ({mild_rate:.0%} succeed){interval}")
+    if row.status == "holds":
+        text = f"{text} or more" if is_rising else f"{text} or less"
+        interval = "" if low == value else interval
+    return BreakpointResult(row.status, value, low, high, ("" if is_rising else "down to ") + text + interval)
 
 
 def write_row_verdict(row: CardRow, table: CardTable, controllers: Sequence[ControllerFacts]) -> str:
@@ -224,7 +250,7 @@ def _compare(row: CardRow, name: str, table: CardTable, controllers: Sequence[Co
         return f", more than {rate}"
     if difference.high < 0.0:
         return f", fewer than {rate}"
-    return f", as many as {rate} within noise" if difference.value != 0.0 else f", as many as {rate}"
+    return f"; the difference from {rate} is within noise" if difference.value != 0.0 else f", as many as {rate}"
 
 
 def write_breakpoint_verdict(point: CardBreakpoint, controllers: Sequence[ControllerFacts]) -> str:
@@ -236,14 +262,14 @@ def write_breakpoint_verdict(point: CardBreakpoint, controllers: Sequence[Contro
             parts.append(f"{each.label} has no result: {point.remarks[each.name]}")
         elif each.name in point.results:
             parts.append(f"{each.label} {describe_breakpoint(point.results[each.name][key])}")
-    return ("; ".join(parts) + ".") if parts else ""
+    return f"{point.title}: {'; '.join(parts)}." if parts else ""
 
 
 def describe_breakpoint(found: BreakpointResult) -> str:
     """Return a breakpoint as the end of a sentence, such as "holds to 34% [31%, 37%]"."""
     if found.status == "fails":
         return f"fails {found.text.removeprefix('not ')}"
-    return f"holds to {found.text}"
+    return f"holds {found.text}" if found.text.startswith("down to") else f"holds to {found.text}"
 
 
 def choose_typical_flock(result: pd.DataFrame, succeeds: bool) -> int | None:

@@ -6,9 +6,9 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pandas as pd
 
@@ -17,9 +17,11 @@ from equiflock._runtime.executors import run_jobs
 from equiflock._runtime.files import atomic_write
 from equiflock._runtime.jobs import Job, read_results
 from equiflock._runtime.provenance import collect_versions, lock_run_dir
+from equiflock._runtime.threads import use_one_thread
 from equiflock.controllers import load
+from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.registry import find_factory, is_bundled, parse_controller_name
-from equiflock.evaluation.card import Card, ControllerFacts
+from equiflock.evaluation.card import Card, ControllerFacts, Role
 from equiflock.evaluation.card_conditions import Condition
 from equiflock.evaluation.card_facts import collect_facts
 from equiflock.evaluation.card_jobs import LARGER_IS_BETTER, METRIC_TITLES, BreakpointJob, RowJob
@@ -29,13 +31,13 @@ from equiflock.evaluation.card_results import (
     build_breakpoint,
     build_row,
     build_scores,
-    choose_typical_flock,
     to_marl_eval,
 )
-from equiflock.evaluation.evaluate import format_run_dir_name
+from equiflock.evaluation.evaluate import format_labels, format_run_dir_name
 from equiflock.simulation.trajectory import Trajectory
 
 KIND = "report card"
+ROLES: tuple[Role, ...] = ("judged", "baseline", "reference")
 OUTPUT_PATTERNS = ("jobs", "*.html", "*.csv", "*.json")
 """Patterns of the files that a card writes beside its config."""
 MAX_SHOWN_AGENTS = 500
@@ -48,7 +50,7 @@ def judge(
     controllers: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     profile: str = "quick",
     *,
-    against: Sequence[str] = DEFAULT_BASELINES,
+    against: Sequence[str | os.PathLike[str]] | str = DEFAULT_BASELINES,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     workers: int | None = None,
@@ -70,21 +72,37 @@ def judge(
         seed: random seed of flocks, radios and failures.
         out: run directory; by default runs/cards/CONTROLLERS-PROFILE.
         workers: number of processes; by default one per core, or this process alone if a controller was registered in
-            it, which other processes do not know.
+            it, which other processes do not know; such a controller is always flown again.
         force: delete an earlier card in the run directory and start again.
     """
-    names = [controllers] if isinstance(controllers, (str, os.PathLike)) else list(controllers)
-    run = CardRun([os.fspath(name) for name in names], profile, against, seed)
+    run = CardRun(_list_names(controllers), profile, _list_names(against), seed)
     folder = run.default_folder if out is None else Path(out)
-    only_here = any(_is_registered_here(each.name) for each in run.controllers)
-    if workers is None:
-        workers = 1 if only_here else os.cpu_count() or 1
-    return run.execute(folder, workers, here=only_here, force=force)
+    only_here = [each.name for each in run.controllers if not each.error and _is_registered_here(each.name)]
+    if only_here:
+        if (workers or 1) > 1:
+            raise InputError(
+                f"{only_here[0]} was registered in this process, and others do not know it: leave out workers, or use "
+                "`equiflock judge --plugin`"
+            )
+        # Its code may have changed since an earlier card, which nothing here can tell.
+        run.session = uuid4().hex
+        workers = 1
+    return run.execute(folder, workers or os.cpu_count() or 1, here=bool(only_here), force=force)
+
+
+def _list_names(names: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> list[str]:
+    """Return names or paths, or a single one, as a list of texts."""
+    return [os.fspath(name) for name in ([names] if isinstance(names, (str, os.PathLike)) else names)]
 
 
 def _is_registered_here(name: str) -> bool:
-    """Return whether a controller was registered in this process, so that other processes do not know it."""
-    return find_factory(parse_controller_name(name).name) is not None and not is_bundled(name)
+    """Return whether a controller, its network or a feature was registered in this process, not by the package."""
+    if find_factory(parse_controller_name(name).name) is not None:
+        return not is_bundled(name)
+    controller = load(name)
+    features = (feature.weight.__module__ for feature in controller.senses.features)
+    own = getattr(controller, "controller", controller)
+    return not isinstance(own, CompiledNetwork) or any(not module.startswith("equiflock.") for module in features)
 
 
 class CardRun:
@@ -103,15 +121,24 @@ class CardRun:
         check_count("seed", seed, least=0)
         self.profile: CardProfile = PROFILES[check_choice("profile", profile, tuple(PROFILES))].with_seed(seed)
         self.seed, self.plugin = seed, plugin
+        self.session = ""
+        """Text that keeps results of this run apart from those of others; empty to share them."""
         baselines = [name for name in dict.fromkeys(against) if name not in controllers]
-        for name in baselines:
-            load(name)  # a baseline that does not exist is a mistake in the command
         references = [name for name in (EXPERT, *LAWS) if name not in (*controllers, *baselines)]
-        self.controllers: tuple[ControllerFacts, ...] = (
-            *(collect_facts(name, "judged") for name in controllers),
-            *(collect_facts(name, "baseline") for name in baselines),
-            *(collect_facts(name, "reference") for name in references),
+        roles: dict[str, Role] = {
+            **dict.fromkeys(controllers, "judged"),
+            **dict.fromkeys(baselines, "baseline"),
+            **dict.fromkeys(references, "reference"),
+        }
+        labels = format_labels(tuple(roles))
+        self.controllers = tuple(
+            collect_facts(name, role, label) for (name, role), label in zip(roles.items(), labels, strict=True)
         )
+        # A baseline that cannot be loaded is a mistake in the command, and so is a card of nothing.
+        judged = [each for each in self.controllers if each.role == "judged"]
+        mistakes = [each for each in self.controllers if each.role == "baseline" and each.error]
+        if mistakes or all(each.error for each in judged):
+            raise InputError((mistakes or judged)[0].error)
 
     @property
     def default_folder(self) -> Path:
@@ -126,9 +153,10 @@ class CardRun:
         return {
             "profile": self.profile.name,
             "seed": self.seed,
-            "controllers": {each.name: [each.role, each.checksum] for each in self.controllers},
+            **{role: ", ".join(each.name for each in self.controllers if each.role == role) for role in ROLES},
+            "weights": {each.name: each.checksum for each in self.controllers if each.checksum},
             "plugin": self.plugin,
-            "versions": collect_versions(),
+            "versions": collect_versions("torch"),
         }
 
     def build_jobs(self) -> list[Job]:
@@ -148,7 +176,7 @@ class CardRun:
     def _make_controller_fields(self, facts: ControllerFacts, expert_options: str = "") -> tuple[str, str, str, str]:
         """Return the fields that all jobs of a controller share; only the expert takes the `expert_options`."""
         loaded = f"{facts.name}{expert_options}" if facts.name == EXPERT else facts.name
-        return facts.name, loaded, facts.checksum, "" if is_bundled(facts.name) else self.plugin
+        return facts.name, loaded, facts.checksum, "" if is_bundled(facts.name) else self.plugin + self.session
 
     def execute(
         self,
@@ -189,22 +217,12 @@ class CardRun:
     def build_card(self, results: pd.DataFrame) -> Card:
         """Return the card from the results of all jobs."""
         table = CardTable(results)
-        rows = []
-        for condition in self.profile.rows:
-            row = build_row(condition, table, self.controllers)
-            shown = dict(row.results)
-            for each in self.controllers:
-                found = table.find(each.name, row.name)
-                if each.role == "judged" and found is not None and not shown[each.name].remark:
-                    success, failure = (choose_typical_flock(found, succeeds) for succeeds in (True, False))
-                    shown[each.name] = replace(shown[each.name], success_flight=success, failure_flight=failure)
-            rows.append(replace(row, results=shown))
         scores, performance = build_scores(self.profile.rows, table, self.controllers)
         return Card(
             profile=self.profile.name,
             seed=self.seed,
             controllers=self.controllers,
-            rows=tuple(rows),
+            rows=tuple(build_row(each, table, self.controllers) for each in self.profile.rows),
             breakpoints=tuple(build_breakpoint(each, table, self.controllers) for each in self.profile.disturbances),
             metric_titles=METRIC_TITLES,
             larger_is_better=LARGER_IS_BETTER,
@@ -236,9 +254,15 @@ class CardRun:
         start = condition.draw_start()[: max(wanted.values()) + 1]
         controller = load(self._make_controller_fields(facts, condition.expert_options)[1], **condition.units)
         interval = max(round(condition.duration / condition.time_step / SHOWN_FRAMES), 1)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), use_one_thread():
             warnings.simplefilter("ignore", TimeStepWarning)
             run = condition.fly(
                 controller, start, keep_every=interval, config={"scenario": condition.made_scenario.name}
             )
-        return [(f"{facts.label}: {title}", run[index]) for title, index in wanted.items()]
+        # A torch module may round another batch otherwise.
+        succeeded = condition.find_successes(start, run)
+        return [
+            (f"{facts.label}: {title}{'' if succeeded[index] else condition.explain_failure(run[index])}", run[index])
+            for title, index in wanted.items()
+            if succeeded[index] == (title == "success")
+        ]

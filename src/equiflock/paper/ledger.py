@@ -251,7 +251,7 @@ class Statement:
 
 
 def _judge_count(held: int, total: int) -> Verdict:
-    """Return the verdict on a statement of which so many checks hold."""
+    """Return the verdict on a statement by the number of its checks that hold."""
     return "holds" if held == total else "partly" if held else "does not"
 
 

@@ -79,7 +79,7 @@ class HtmlReport:
         self.has_players = False
         self.parts = [f"<h1>{escape(title)}</h1>", f'<p class="lead">{escape(lead)}</p>']
         self._heading = title
-        self._key_count = 0
+        self._key_count = self._table_count = 0
         self._series: dict[str, int] = {}
 
     def assign_series(self, names: Iterable[str]) -> dict[str, int]:
@@ -137,7 +137,8 @@ class HtmlReport:
         )
         table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         print_layout = _choose_print_layout([header, *([_get_text(cell) for cell in row] for row in rows)])
-        label = escape(f"Table: {self._heading}", quote=True)
+        self._table_count += 1
+        label = escape(f"Table {self._table_count}: {self._heading}", quote=True)
         self.parts.append(f'<div {print_layout} tabindex="0" role="region" aria-label="{label}">{table}</div>')
 
     def add_charts(self, panels: Sequence[CurvePanel], caption: str = "") -> None:

@@ -125,15 +125,18 @@ def draw_curves(panel: CurvePanel, key: str, series: Mapping[str, int]) -> str:
 def draw_bars(title: str, groups: Sequence[BarGroup], key: str, reference_name: str = "") -> str:
     """Return a figure of bars with intervals; `reference_name` explains the reference marks."""
     names = list(dict.fromkeys((bar.series, bar.name) for group in groups for bar in group.bars))
+    has_references = any(group.reference is not None for group in groups)
     legend = [
         f'<li class="s{series % SERIES_COUNT}">{SWATCH}<span>{escape(name)}</span></li>' for series, name in names
     ]
-    if any(group.reference is not None for group in groups):
+    if len(groups) == 1 and not has_references:
+        legend = []  # the names are beside the bars
+    if has_references:
         legend.append(f"<li>{MARK_KEY}<span>{escape(reference_name or 'reference')}</span></li>")
     body = "".join(_draw_group(group, f"{key}-{k}", len(names) > 1, len(groups) > 1) for k, group in enumerate(groups))
     return (
         f'<figure class="chart bars"><figcaption><b>{escape(title)}</b></figcaption>'
-        + (f'<ul class="legend">{"".join(legend)}</ul>' if len(groups) > 1 and len(legend) > 1 else "")
+        + (f'<ul class="legend">{"".join(legend)}</ul>' if len(legend) > 1 else "")
         + f"{body}</figure>"
     )
 
@@ -231,7 +234,9 @@ class _Axis:
             factors = (1, 2, 5) if self.high < 50 * self.low else (1,)
             found = [factor * 10.0**decade for decade in decades for factor in factors]
             found = [tick for tick in found if self.low <= tick <= self.high]
-            return found[:: -(-len(found) // (LABELLED_TICKS + 2)) or 1]
+            if len(found) > 2:
+                return found[:: -(-len(found) // (LABELLED_TICKS + 2))]
+            # Within a narrow range, even steps are round numbers.
         step = (self.high - self.low) / LABELLED_TICKS
         size = 10.0 ** math.floor(math.log10(step))
         step = next(factor * size for factor in (1, 2, 5, 10) if factor * size >= step * 0.999)

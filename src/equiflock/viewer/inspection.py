@@ -83,7 +83,7 @@ def _find_agent(
 
 
 def _describe_live_agent(live: LiveFlight, index: int) -> dict[str, Any]:
-    """Return what is known of an agent of a live flight."""
+    """Return the description of an agent of a live flight."""
     flock, senses = live.flock, live.sensing.senses
     description = _describe_state(flock, index)
     links = _find_live_links(live, index)
@@ -110,7 +110,7 @@ def _describe_live_agent(live: LiveFlight, index: int) -> dict[str, Any]:
 
 
 def _describe_saved_agent(run: Trajectory, frame: int, index: int) -> dict[str, Any] | None:
-    """Return what is known of an agent of a saved flight; None if it has fewer agents."""
+    """Return the description of an agent of a saved flight; None if the flight has fewer agents."""
     flock = run.flock(frame)
     if index >= flock.shape[1]:
         return None

@@ -220,7 +220,7 @@ def _move_marks(marks: MarkArrays, origin: NDArray[Any]) -> NDArray[Any]:
 
 
 def _round_floats(array: NDArray[Any], significant_bits: int) -> NDArray[Any]:
-    """Return numbers as float32, rounded to so many significant bits."""
+    """Return numbers as float32, rounded to `significant_bits`."""
     numbers = array.astype("<f4")
     if significant_bits < FLOAT32_BITS:
         dropped = FLOAT32_BITS - significant_bits

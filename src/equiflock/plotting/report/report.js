@@ -98,6 +98,7 @@ function chooseEntry(event) {
 const listPlayers = () => [...document.querySelectorAll(".equiflock-player")].flatMap(({ player }) => player ?? []);
 const light = matchMedia("(prefers-color-scheme: light)");
 let folded = [];
+let isPrinting = false;
 
 document.querySelectorAll("table").forEach((table) => table.tBodies[0].rows.length > 1 && makeSortable(table));
 document.querySelectorAll(".chart.lines").forEach(makeReadable);
@@ -106,15 +107,18 @@ document.addEventListener("click", chooseEntry);
 // The players' button changes the theme of the page, too, until the system changes its own.
 addEventListener("equiflock-theme", ({ detail }) => (document.documentElement.dataset.theme = detail));
 light.addEventListener("change", () => {
+  if (isPrinting) return; // browsers print in the light theme
   delete document.documentElement.dataset.theme;
   for (const player of listPlayers()) player.theme = light.matches ? "light" : "dark";
 });
 addEventListener("beforeprint", () => {
+  isPrinting = true;
   folded = [...document.querySelectorAll("details.settings:not([open])")];
   for (const details of folded) details.open = true;
   for (const player of listPlayers()) player.beginPrint();
 });
 addEventListener("afterprint", () => {
+  isPrinting = false;
   for (const details of folded) details.open = false;
   for (const player of listPlayers()) player.endPrint();
 });

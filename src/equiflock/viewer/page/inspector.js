@@ -1,4 +1,4 @@
-/** The inspected agent: asks the server about it, and gives what is known to the card and to the picture. */
+/** The inspected agent: asks the server for its description, and passes it to the card and the picture. */
 
 import { InspectionCard } from "./inspection_card.js";
 import { formatChannel } from "./player/names.js";

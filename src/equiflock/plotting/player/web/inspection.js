@@ -1,4 +1,4 @@
-/** Draws what is known of one agent over the scene: its radius, its neighbours by hop, and vectors from the agent. */
+/** Draws one agent's observations over the scene: its radius, its neighbours by hop, and vectors from the agent. */
 
 import { make } from "./dom.js";
 import { LEADER, listGroups, OBSTACLE, placeAgent } from "./frames.js";
