@@ -6,7 +6,7 @@ python benchmarks/starling.py --out FILE.md      # also write the tables to a fi
 
 Every number is a median over the seeds of a network and the test flocks, or a share of them, with its 95% interval. The
 flocks are those of `equiflock reproduce`. Results are stored in runs/controller; an interrupted comparison continues
-from there. The row "etdagnn, starling's recipe" is shown once `make baseline` has trained it.
+from there. The row "etdagnn, starling's recipe" is shown once `make baseline` has trained and tuned it.
 """
 
 from __future__ import annotations
