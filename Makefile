@@ -50,7 +50,7 @@ robot: $(READY) emulator  ## what exported controllers take of a Cortex-M4F: fla
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 test test-fast: export OMP_WAIT_POLICY := passive
 test test-fast: export PYTHONDONTWRITEBYTECODE :=
-test: $(READY) browser emulator  ## run the tests (about eight minutes on 2 cores, ten where kernels must be compiled)
+test: $(READY) browser emulator  ## run the tests (about six minutes on 2 cores, nine where kernels must be compiled)
 	$(PYTEST)
 
 test-fast: $(READY)  ## run the tests that are fast: no processes, no browser
