@@ -76,115 +76,85 @@ def _make_row(
     )
 
 
-def _make_rows(
-    flocks: int,
-    *,
-    sizes: Sequence[int],
-    scales: Sequence[float],
-    steps: Sequence[float],
-    leaders: Sequence[int],
-    sides: Sequence[int],
-    courses: int,
-    long_flocks: int,
-    drones: int,
-) -> tuple[Condition, ...]:
-    """Return the rows of a profile, `flocks` flights in each, fewer of large or long ones."""
+def _make_flocking_rows(
+    flocks: int, sizes: Sequence[int], scales: Sequence[float], steps: Sequence[float]
+) -> list[Condition]:
+    """Return the rows of flocks of other sizes, densities and time steps; large flocks are fewer, as they vary less."""
     rows = [
-        # Large flocks vary less from one to the next.
-        _make_row(
-            f"agents={agents}",
-            "Flock size",
-            f"{agents:,} agents",
-            max(flocks * 200 // max(agents, 200), 4),
-            agents=agents,
-        )
-        for agents in sizes
+        _make_row(f"agents={N}", "Flock size", f"{N:,} agents", max(flocks * 200 // max(N, 200), 4), agents=N)
+        for N in sizes
     ]
-    rows += [
-        _make_row(
-            f"scale={scale:g}",
-            "Density",
-            f"disk {scale:g} times as wide",
-            flocks,
-            options={"disk_scale": scale},
-        )
-        for scale in scales
-    ]
+    for scale in scales:
+        title = f"disk {scale:g} times as wide"
+        rows.append(_make_row(f"scale={scale:g}", "Density", title, flocks, options={"disk_scale": scale}))
     rows += [_make_row(f"dt={step:g}", "Time step", f"{1000 * step:g} ms", flocks, time_step=step) for step in steps]
-    rows += [
-        _make_row(
-            f"leaders={count}",
-            "Tasks",
-            "1 leader" if count == 1 else f"{count} leaders",
-            flocks,
-            scenario="leaders",
-            success="led",
-            options={"leaders": count},
+    return rows
+
+
+def _make_task_rows(
+    flocks: int, leaders: Sequence[int], sides: Sequence[int], courses: int, long_flocks: int
+) -> list[Condition]:
+    """Return the rows of other tasks: `courses` flights past obstacles or of merging flocks, `long_flocks` of 60 s."""
+
+    def make(name: str, title: str, count: int, **further: Any) -> Condition:
+        return _make_row(name, "Tasks", title, count, **further)
+
+    past: dict[str, Any] = {"success": "outcome"}
+    rows = []
+    for count in leaders:
+        title = "1 leader" if count == 1 else f"{count} leaders"
+        rows.append(
+            make(f"leaders={count}", title, flocks, scenario="leaders", success="led", options={"leaders": count})
         )
-        for count in leaders
-    ]
-    rows += [
-        _make_row(
-            f"sides={count}",
-            "Tasks",
-            f"obstacle of {count} sides",
-            courses,
-            scenario="obstacles",
-            success="outcome",
-            duration=20.0,
-            options={"sides": count},
+    for count in sides:
+        title = f"obstacle of {count} sides"
+        options = {"sides": count}
+        rows.append(
+            make(f"sides={count}", title, courses, scenario="obstacles", duration=20.0, options=options, **past)
         )
-        for count in sides
+    return [
+        *rows,
+        make("corridor", "corridor", courses, agents=None, scenario="corridor", duration=30.0, **past),
+        make("merging", "two flocks merge", courses, scenario="merging", duration=10.0, **past),
+        make("space", "three dimensions", flocks, options={"dimensions": 3}),
+        make("long", "60 s", long_flocks, agents=50, duration=60.0),
     ]
-    rows += [
-        _make_row(
-            "corridor", "Tasks", "corridor", courses, agents=None, scenario="corridor", success="outcome", duration=30.0
-        ),
-        _make_row(
-            "merging", "Tasks", "two flocks merge", courses, scenario="merging", success="outcome", duration=10.0
-        ),
-        _make_row("space", "Tasks", "three dimensions", flocks, options={"dimensions": 3}),
-        _make_row("long", "Tasks", "60 s", long_flocks, agents=50, duration=60.0),
-    ]
-    radio: dict[str, dict[str, Any]] = {
-        "20% packet loss": {"packet_loss": 0.2},
-        "20% loss in bursts of 5 steps": {"packet_loss": LOSS_OF_BURSTS, "burst": 5.0},
-        "1 step of delay": {"delay": 1},
-        "up to 2 steps of jitter": {"jitter": 2},
-        "noise of 0.02 R": {"noise": 0.02},
-        "12 bits per number": {"quantization": 12},
+
+
+def _make_environment_rows(flocks: int, drones: int) -> list[Condition]:
+    """Return the rows of other radios, bodies and failures; `drones` is the number of flocks of quadrotors."""
+    settings: dict[str, dict[str, dict[str, Any]]] = {
+        "Radio": {
+            "20% packet loss": {"packet_loss": 0.2},
+            "20% loss in bursts of 5 steps": {"packet_loss": LOSS_OF_BURSTS, "burst": 5.0},
+            "1 step of delay": {"delay": 1},
+            "up to 2 steps of jitter": {"jitter": 2},
+            "noise of 0.02 R": {"noise": 0.02},
+            "12 bits per number": {"quantization": 12},
+        },
+        "Body": {
+            "acceleration at most 30": {"max_acceleration": 30.0},
+            "speed at most 4": {"top_speed": 4.0},
+            "20 ms of lag": {"lag": 0.02},
+            "gusts of 2": {"gust": 2.0},
+            "unicycle, 20 rad/s": {"body": "unicycle", "max_turn_rate": 20.0},
+        },
+        # Others do not receive from silent agents either, so these would fly as past stopped ones.
+        "Failures": {
+            f"10 agents {kind}": {"fail": 10, "fail_kind": kind, "fail_time": FAIL_TIME}
+            for kind in ("stopped", "drifting")
+        },
     }
-    body: dict[str, dict[str, Any]] = {
-        "acceleration at most 30": {"max_acceleration": 30.0},
-        "speed at most 4": {"top_speed": 4.0},
-        "20 ms of lag": {"lag": 0.02},
-        "gusts of 2": {"gust": 2.0},
-        "unicycle, 20 rad/s": {"body": "unicycle", "max_turn_rate": 20.0},
+    rows = {
+        group: [_make_row(title, group, title, flocks, **options) for title, options in titles.items()]
+        for group, titles in settings.items()
     }
-    # Others do not receive from silent agents either, so these would fly as past stopped ones.
-    failures: dict[str, dict[str, Any]] = {
-        f"10 agents {kind}": {"fail": 10, "fail_kind": kind, "fail_time": FAIL_TIME} for kind in ("stopped", "drifting")
-    }
-    for group, settings in (("Radio", radio), ("Body", body)):
-        rows += [_make_row(title, group, title, flocks, **options) for title, options in settings.items()]
-    rows.append(
-        _make_row(
-            "quadrotors",
-            "Body",
-            "30 quadrotors",
-            drones,
-            agents=None,
-            scenario=DRONES,
-            time_step=DRONE_STEP,
-            duration=20.0,
-            options={"drones": 30},
-            body="quadrotor",
-            max_acceleration=2.7,
-            top_speed=2.0,
-        )
+    flight: dict[str, Any] = {"agents": None, "scenario": DRONES, "time_step": DRONE_STEP, "duration": 20.0}
+    body: dict[str, Any] = {"body": "quadrotor", "max_acceleration": 2.7, "top_speed": 2.0}
+    rows["Body"].append(
+        _make_row("quadrotors", "Body", "30 quadrotors", drones, options={"drones": 30}, **flight, **body)
     )
-    rows += [_make_row(title, "Failures", title, flocks, **options) for title, options in failures.items()]
-    return tuple(rows)
+    return [row for group in rows.values() for row in group]
 
 
 def _make_disturbances(flocks: int, duration: float) -> dict[str, Disturbance]:
@@ -220,16 +190,10 @@ def _make_disturbances(flocks: int, duration: float) -> dict[str, Disturbance]:
 
 def _make_quick_profile() -> CardProfile:
     """Return the profile of two minutes."""
-    rows = _make_rows(
-        24,
-        sizes=(5, 12, 25, 50, 100, 400),
-        scales=(0.7, 1.1),
-        steps=(0.001, 0.005, 0.02, 0.05),
-        leaders=(2,),
-        sides=(12, 48),
-        courses=16,
-        long_flocks=8,
-        drones=4,
+    rows = (
+        *_make_flocking_rows(24, (5, 12, 25, 50, 100, 400), (0.7, 1.1), (0.001, 0.005, 0.02, 0.05)),
+        *_make_task_rows(24, leaders=(2,), sides=(12, 48), courses=16, long_flocks=8),
+        *_make_environment_rows(24, drones=4),
     )
     names = (
         *("time-step", "packet-loss", "delay", "noise"),
@@ -241,16 +205,11 @@ def _make_quick_profile() -> CardProfile:
 
 def _make_full_profile() -> CardProfile:
     """Return the profile of half an hour."""
-    rows = _make_rows(
-        100,
-        sizes=(5, 12, 25, 50, 100, 200, 400, 800, 1600, 3200),
-        scales=(0.6, 0.8, 1.0, 1.1, 1.2),
-        steps=(0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05),
-        leaders=(1, 2, 5, 10),
-        sides=(3, 6, 12, 24, 48, 96),
-        courses=100,
-        long_flocks=40,
-        drones=20,
+    sizes, scales = (5, 12, 25, 50, 100, 200, 400, 800, 1600, 3200), (0.6, 0.8, 1.0, 1.1, 1.2)
+    rows = (
+        *_make_flocking_rows(100, sizes, scales, (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05)),
+        *_make_task_rows(100, leaders=(1, 2, 5, 10), sides=(3, 6, 12, 24, 48, 96), courses=100, long_flocks=40),
+        *_make_environment_rows(100, drones=20),
     )
     return CardProfile("full", rows, tuple(_make_disturbances(200, 3.0).values()))
 
