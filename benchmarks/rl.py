@@ -46,7 +46,7 @@ def measure_pair(ours: Step, baseline: Step, rounds: int = ROUNDS, steps: int = 
     for step in (ours, baseline):
         step()
     for turn in range(rounds):
-        # Whoever comes second finds warm caches.
+        # The second one measured finds warm caches.
         for which in (0, 1) if turn % 2 else (1, 0):
             start = time.perf_counter()
             for _ in range(steps):

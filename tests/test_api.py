@@ -29,3 +29,10 @@ def test_python_suggests_a_close_public_name() -> None:
     script = "import equiflock as ef; ef.simulat"
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert process.stderr.endswith("no attribute 'simulat'. Did you mean: 'simulate'?\n")
+
+
+@pytest.mark.slow
+def test_the_first_use_of_a_public_name_imports_no_slow_package() -> None:
+    script = "import sys, equiflock as ef; ef.simulate; print({'matplotlib', 'pandas', 'torch'} & set(sys.modules))"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert process.stdout == "set()\n"

@@ -248,7 +248,7 @@ def plant_breakpoint(
 ) -> tuple[int, Callable[[int], int]]:
     """A random level at which a smooth success rate falls below a threshold, and the successes of trials per level.
 
-    Trials of all levels fly the same flocks, each with a hardness of its own, or fresh ones at each level.
+    Trials of all levels fly the same flocks, each with its hardness, or fresh ones at each level.
     """
     steepness, middle = rng.uniform(10.0, 40.0), rng.uniform(0.3, 0.7)
     rates = 1.0 / (1.0 + np.exp(steepness * (np.linspace(0.0, 1.0, LEVELS) - middle)))

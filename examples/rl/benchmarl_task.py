@@ -1,4 +1,4 @@
-"""benchmarl_task.py: flocks as a task of BenchMARL, which needs an environment of its own (see docs/rl.md)."""
+"""benchmarl_task.py: flocks as a task of BenchMARL, which needs a separate environment (see docs/rl.md)."""
 
 from benchmarl.algorithms import MappoConfig
 from benchmarl.environments import Task, TaskClass

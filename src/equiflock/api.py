@@ -23,7 +23,6 @@ from equiflock.deployment.audit import audit
 from equiflock.deployment.export import export
 from equiflock.evaluation.card import Card
 from equiflock.evaluation.flight_comparison import FlightComparison, compare_with_simulation
-from equiflock.evaluation.judge import judge
 from equiflock.evaluation.robot_fit import RobotFit, fit_robot
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
@@ -62,6 +61,7 @@ from equiflock.version import __version__
 
 if TYPE_CHECKING:
     from equiflock import theory
+    from equiflock.evaluation.judge import judge
     from equiflock.learning.training import train
 
 __all__ = [
@@ -151,7 +151,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import `train` and `theory` at their first use: they need torch, which is an extra."""
+    """Import `judge`, `train` and `theory` at their first use: they need pandas, which is slow, or torch, an extra."""
+    if name == "judge":
+        return importlib.import_module("equiflock.evaluation.judge").judge
     if name not in ("theory", "train"):
         raise AttributeError(f"module 'equiflock.api' has no attribute {name!r}")
     require_torch(f"equiflock.{name}")

@@ -16,7 +16,7 @@ from equiflock.paper.reproduction import build_jobs
 from equiflock.scenarios import make_scenario
 
 FEW = 3
-"""Flocks that are compared: every flock has a random stream of its own."""
+"""Flocks that are compared: every flock has its random stream."""
 TABLES = {"flocking": "sizes", "leaders": "leaders", "obstacles": "obstacles"}
 """Tables of docs/controller.md by the experiment of the paper with the same flocks."""
 

@@ -49,7 +49,7 @@ def spread(values: list[float]) -> Any:
         (Check.within("", spread([0.7, 0.55, 0.75]), 0.4, 0.6), "does not hold, within noise"),
         (Check.within("", spread([0.7, 0.65, 0.75]), 0.4, 0.6), "does not hold"),
         (Check.within("", spread([0.3, 0.1, 0.9]), 0.4, 0.6), "does not hold, within noise"),
-        # The upper limit is the largest share that there is: nobody can miss it.
+        # The upper limit is the largest possible share, which no controller can miss.
         (Check.within("", spread([1.0, 1.0, 1.0]), 0.95, 1.0), "holds"),
         (Check.within("", spread([1.0, 1.0, 1.0]), 0.95, 1.0, least=(0.93, 1.0)), "holds, within noise"),
         (Check.below("", spread([0.1, 0.1, 0.2]), 0.1), "does not hold"),

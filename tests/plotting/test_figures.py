@@ -9,7 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from equiflock.plotting import figures
-from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.curve_panel import CurvePanel
+from equiflock.plotting.figures import draw_panels
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 import equiflock as ef
 from equiflock._runtime.checks import InputError
-from equiflock.plotting.figures import CurvePanel
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.plotting.html_report import Cell, Chip, HtmlReport
 from equiflock.plotting.player.embedding import FlightChoice
 from equiflock.plotting.svg_charts import Bar, BarGroup

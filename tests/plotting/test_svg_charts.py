@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from equiflock.plotting.figures import CurvePanel
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.plotting.svg_charts import MAX_POINTS, Bar, BarGroup, draw_bars, draw_curves
 
 HOSTILE = '"><script>alert(1)</script>&'

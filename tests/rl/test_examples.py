@@ -1,4 +1,4 @@
-"""The examples of reinforcement learning run; that of BenchMARL, which needs an environment of its own, is Python."""
+"""The examples of reinforcement learning run; that of BenchMARL, which needs a separate environment, is Python."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import equiflock as ef
-from equiflock.plotting.figures import CurvePanel
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.plotting.html_report import Cell, Chip, HtmlReport
 from equiflock.plotting.player.embedding import FlightChoice
 from equiflock.plotting.svg_charts import Bar, BarGroup

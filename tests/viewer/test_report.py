@@ -191,7 +191,7 @@ def test_on_paper_nothing_is_cut_and_there_are_no_controls(page: Page) -> None:
     chips = page.locator(".verdict .chip")
     assert set(chips.evaluate_all("(chips) => chips.map((chip) => getComputedStyle(chip).color)")) == {"rgb(0, 0, 0)"}
     borders = chips.evaluate_all("(chips) => chips.map((chip) => getComputedStyle(chip).borderTopStyle)")
-    assert len(set(borders)) == 4  # told apart without colours
+    assert len(set(borders)) == 4  # distinguishable without colours
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert host.get_attribute("data-theme") == "dark"
     expect(page.locator("details.settings pre")).to_be_hidden()

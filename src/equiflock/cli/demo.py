@@ -27,7 +27,7 @@ from equiflock.learning.recipe import DAgger
 from equiflock.learning.run_directory import RunConfig, is_training, read_reports
 from equiflock.learning.training_run import TrainingRun
 from equiflock.learning.validation import Validation
-from equiflock.plotting.figures import CurvePanel, compute_quartiles
+from equiflock.plotting.curve_panel import CurvePanel, compute_quartiles
 from equiflock.plotting.film import compute_window_width, film
 from equiflock.plotting.html_report import Chip, HtmlReport, Kind
 from equiflock.protocols import Controller, Moment

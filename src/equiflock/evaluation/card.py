@@ -7,13 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Literal
 
 from equiflock._runtime.checks import InputError
 from equiflock._runtime.checksums import DamagedError, read_json, write_json
 from equiflock.statistics import BreakpointStatus, Estimate
+
+if TYPE_CHECKING:  # takes long to import
+    import pandas as pd
 
 TABLE_COLUMNS = [
     "kind",
@@ -222,6 +223,8 @@ class Card:
 
     def to_table(self) -> pd.DataFrame:
         """Return a row per estimate: of each metric and score in each row, each breakpoint, and the overall scores."""
+        import pandas as pd
+
         table: list[dict[str, Any]] = []
         for row in self.rows:
             for name, result in row.results.items():

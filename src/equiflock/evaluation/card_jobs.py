@@ -14,6 +14,7 @@ from jaxtyping import Float64
 from equiflock._runtime.checks import InputError, TimeStepWarning
 from equiflock.controllers import load
 from equiflock.evaluation.card_conditions import SETTLED_SHARE, Condition, Disturbance
+from equiflock.evaluation.evaluate import FLIGHT_SERIES, measure_flights
 from equiflock.evaluation.job_weights import check_weights
 from equiflock.flock import Flock, Role
 from equiflock.simulation import metrics
@@ -45,7 +46,6 @@ LARGER_IS_BETTER: dict[str, bool | None] = {
     **dict.fromkeys((SUCCESS, "order_parameter", "algebraic_connectivity"), True),
     "smallest_separation": None,
 }
-RECORDED = (metrics.velocity_variance, *metrics.EFFORT_METRICS, metrics.minimum_separation)
 THRESHOLDS = (0.95, 0.5)
 """Success rates whose breakpoints are found."""
 
@@ -127,16 +127,15 @@ class RowJob(CardJob):
         """Return a row per flock with its metrics."""
         start = self.condition.draw_start()
         controller = load(self.controller, **self.condition.units)
-        run = self.condition.fly(controller, start, keep_every=None, record=RECORDED)
+        run = self.condition.fly(controller, start, keep_every=None, record=FLIGHT_SERIES)
         columns = measure_row(self.condition, start, run)
         return pd.DataFrame({"flock": np.arange(len(run.steps)), **columns})
 
 
 def measure_row(condition: Condition, start: Flock, run: Trajectory) -> dict[str, Float64[np.ndarray, " B"]]:
-    """Return the metrics of a run that recorded `RECORDED`, one number per flock; NaN where one has no value."""
-    last, variance = run.flock(), run.series["velocity_variance"]
-    separation = run.series["minimum_separation"].min(axis=0)
-    effort = metrics.effort(run)
+    """Return the metrics of a run that recorded `FLIGHT_SERIES`, one number per flock; NaN where one has no value."""
+    last, variance, measured = run.flock(), run.series["velocity_variance"], measure_flights(run)
+    separation = measured["smallest_separation"] / run.comm_radius
     has_leaders = bool((run.roles == Role.LEADER).any(axis=1).all())
     values = {
         SUCCESS: condition.find_successes(start, run).astype(float),
@@ -144,14 +143,11 @@ def measure_row(condition: Condition, start: Flock, run: Trajectory) -> dict[str
         "final_variance": variance[-1],
         "settling_time": _compute_settling_time(variance, run.time_step),
         "mlvd": metrics.mean_leader_velocity_distance(last) if has_leaders else np.full(len(start), np.nan),
-        "component_count": metrics.component_count(last),
+        "component_count": measured["component_count"],
         "algebraic_connectivity": metrics.algebraic_connectivity(last),
-        "smallest_separation": separation / run.comm_radius,
-        COLLIDED: (separation < COLLISION_SHARE * run.comm_radius).astype(float),
-        "rms_acceleration": effort.rms_acceleration,
-        "peak_acceleration": effort.peak_acceleration,
-        "residual_acceleration": effort.residual_acceleration,
-        "jerk": effort.jerk,
+        "smallest_separation": separation,
+        COLLIDED: (separation < COLLISION_SHARE).astype(float),
+        **{name: measured[name] for name in metrics.Effort._fields},
     }
     # A number that overflowed is as bad as can be, not unknown.
     return {

@@ -14,7 +14,7 @@ from equiflock.evaluation.card import Card, CardBreakpoint, CardRow, ControllerF
 from equiflock.evaluation.card_jobs import SHARE_METRICS, SUCCESS
 from equiflock.evaluation.card_profiles import EXPERT, LAWS
 from equiflock.evaluation.card_results import HIGH_RATE, LOW_RATE, describe_breakpoint
-from equiflock.plotting.figures import CurvePanel
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.plotting.html_report import Cell, Chip, HtmlReport, Kind
 from equiflock.plotting.player.embedding import MAX_EMBEDDED_FLIGHTS, FlightChoice
 from equiflock.plotting.svg_charts import Bar, BarGroup

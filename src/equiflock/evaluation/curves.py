@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Bool, Float64
 from numpy.typing import ArrayLike
 
-from equiflock.plotting.figures import CurvePanel
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.simulation.metrics import METRICS
 
 QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}

@@ -25,6 +25,7 @@ from equiflock.evaluation.card import Card, ControllerFacts, Role
 from equiflock.evaluation.card_conditions import Condition
 from equiflock.evaluation.card_facts import collect_facts
 from equiflock.evaluation.card_jobs import LARGER_IS_BETTER, METRIC_TITLES, BreakpointJob, RowJob
+from equiflock.evaluation.card_page import write_card_page
 from equiflock.evaluation.card_profiles import DEFAULT_BASELINES, EXPERT, LAWS, PROFILES, CardProfile
 from equiflock.evaluation.card_results import (
     CardTable,
@@ -197,13 +198,10 @@ class CardRun:
         `flights` embeds typical flights in the page, `marl_eval` writes marl-eval.json; other arguments are those of
         `run_jobs`.
         """
-        from equiflock.evaluation.card_page import write_card_page
-
         with lock_run_dir(folder, KIND, self.config, OUTPUT_PATTERNS, force):
             jobs = self.build_jobs()
-            if jobs:
-                run_jobs(jobs, folder / "jobs", workers, on_done, prepare, scheduler, on_notice, here)
-            results = read_results(jobs, folder / "jobs") if jobs else pd.DataFrame(columns=["controller", "part"])
+            run_jobs(jobs, folder / "jobs", workers, on_done, prepare, scheduler, on_notice, here)
+            results = read_results(jobs, folder / "jobs")
             card = self.build_card(results)
             card.write(folder / "card.json")
             with atomic_write(folder / "card.csv") as scratch:

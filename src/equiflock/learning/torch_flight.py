@@ -71,7 +71,7 @@ def check_senses(senses: Senses) -> None:
     """Raise InputError unless gradients pass through the observations of these senses."""
     if senses.is_scaled or senses.requires_ideal_radio or any(each.among != "all" for each in senses.features):
         raise InputError(
-            "gradients pass only through senses without units of their own, whose features are of all agents and whose "
+            "gradients pass only through senses in units of R = 1, whose features are of all agents and whose "
             f"hop_mean is 'receiver': got {senses}"
         )
     probe = torch.full((2,), 0.5)

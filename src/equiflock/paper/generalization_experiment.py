@@ -26,7 +26,7 @@ from equiflock.learning.recipe import Cloning
 from equiflock.paper.gap_splits import SPLITS, redraw_gaps, resample_gaps
 from equiflock.paper.ledger import Check, Statement
 from equiflock.paper.profile import Profile
-from equiflock.plotting.figures import CurvePanel
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.plotting.html_report import format_markdown_table
 from equiflock.protocols import LocalController
 from equiflock.statistics import RESAMPLES

@@ -18,7 +18,7 @@ from equiflock.outcomes import Outcome
 from equiflock.paper.ledger import Check, Statement
 from equiflock.paper.policies import PolicyFlightJob
 from equiflock.paper.profile import Profile
-from equiflock.plotting.figures import CurvePanel
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.scenarios import ObstacleCourse, Scenario
 from equiflock.simulation.flight_jobs import build_outcome_table
 from equiflock.statistics import RESAMPLES, limit_share, limit_share_difference, resample_share

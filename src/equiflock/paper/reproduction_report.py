@@ -23,7 +23,8 @@ from equiflock.paper.obstacle_experiment import build_obstacle_panels, format_fa
 from equiflock.paper.report_flights import DRAWN_SIDES, FILMS, load_report_flight
 from equiflock.paper.reproduction import Reproduction
 from equiflock.paper.training_experiment import build_training_panels
-from equiflock.plotting.figures import CurvePanel, draw_panels
+from equiflock.plotting.curve_panel import CurvePanel
+from equiflock.plotting.figures import draw_panels
 from equiflock.plotting.film import film
 from equiflock.plotting.html_report import Chip, HtmlReport, Kind
 from equiflock.plotting.player.embedding import FlightChoice

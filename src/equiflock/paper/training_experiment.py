@@ -25,7 +25,7 @@ from equiflock.paper.ledger import FEW_HUNDREDTHS, Check, Statement, format_ledg
 from equiflock.paper.policies import TrainedPolicies
 from equiflock.paper.profile import Profile
 from equiflock.paper.resampled_curves import ResampledCurves
-from equiflock.plotting.figures import CurvePanel
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.plotting.html_report import format_markdown_table
 from equiflock.statistics import RESAMPLES
 

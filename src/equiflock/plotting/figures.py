@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Float64, Int
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -18,6 +16,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from equiflock._runtime.files import atomic_write
 from equiflock.outcomes import Outcome
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.plotting.style import (
     GRID_COLOUR,
     TEXT_COLOUR,
@@ -35,33 +34,6 @@ FIGURE_WIDTH = 9.4
 """Width of a figure of several panels, in inches: shown 830 pixels wide, its text has about 12 pixels."""
 BAR_SHARE = 0.03
 """Distance of the bars of ranges at the right of a panel, in widths of the curves."""
-
-
-@dataclass(frozen=True)
-class CurvePanel:
-    """One panel of curves over time or epochs.
-
-    `curves` maps a controller's name, or another label, to (3, X): the lower end of the band, the line, the upper end.
-    """
-
-    x: Float[np.ndarray, " X"] | Int[np.ndarray, " X"]
-    x_label: str
-    y_label: str
-    curves: Mapping[str, Float64[np.ndarray, "3 X"]]
-    y_scale: Literal["linear", "log"] = "log"
-    y_limits: tuple[float, float] | None = None
-    x_ticks: tuple[int, ...] | None = None
-    """Ticks of a logarithmic x axis, with a marker at every point; None for a linear axis."""
-    title: str | None = None
-    shows_range_at_end: bool = False
-    """Whether the bands, which would hide lines, are bars at the right instead: those of the last point."""
-    has_overlapping_lines: bool = False
-    """Whether lines may coincide; each is then drawn thinner than the one before, so that all are visible."""
-
-
-def compute_quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray, "3 X"]:
-    """Return the quartiles over the second axis, the flocks, as a curve of a `CurvePanel`."""
-    return np.asarray(np.quantile(values, (0.25, 0.5, 0.75), axis=1))
 
 
 def write_png(figure: Figure, path: str | os.PathLike[str]) -> Path:

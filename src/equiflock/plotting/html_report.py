@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from equiflock._runtime.files import atomic_write
-from equiflock.plotting.figures import CurvePanel
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.plotting.palettes import PALETTES
 from equiflock.plotting.player import PLAYER_DIR
 from equiflock.plotting.player.bundle import bundle_player, make_security_policy

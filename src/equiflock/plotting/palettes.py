@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64
-from matplotlib.colors import to_rgb
 
 from equiflock._runtime.checks import check_choice
 
@@ -49,6 +48,9 @@ class Palette:
 
     def group_colour(self, place: int) -> Float64[np.ndarray, " 3"]:
         """Return the colour of a group by its place among the groups of the flock, as RGB."""
+        # Reports use palettes without matplotlib, which takes long to import.
+        from matplotlib.colors import to_rgb
+
         return np.array(to_rgb(self.groups[place % len(self.groups)]))
 
 

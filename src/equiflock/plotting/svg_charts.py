@@ -16,7 +16,7 @@ from html import escape
 import numpy as np
 from jaxtyping import Float64
 
-from equiflock.plotting.figures import CurvePanel
+from equiflock.plotting.curve_panel import CurvePanel
 from equiflock.plotting.player.bundle import to_script_json
 from equiflock.statistics import format_numbers
 
